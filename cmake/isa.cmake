@@ -1,0 +1,32 @@
+# The instruction sets: one line each. A new one is a line here and a predicate in src/isa.cpp.
+
+set(TILEWISE_ISAS "")
+
+# tilewise_declare_isa(<name> <compiler flags>...)
+function(tilewise_declare_isa name)
+  set(TILEWISE_ISAS ${TILEWISE_ISAS} ${name} PARENT_SCOPE)
+  set(TILEWISE_FLAGS_${name} ${ARGN} PARENT_SCOPE)
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  tilewise_declare_isa(sse2)
+  tilewise_declare_isa(avx2 -mavx2 -mfma)
+  tilewise_declare_isa(avx512 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  tilewise_declare_isa(neon)
+else()
+  message(FATAL_ERROR "tilewise: no kernels for the processor '${CMAKE_SYSTEM_PROCESSOR}'; x86_64 and aarch64 are supported")
+endif()
+
+# tilewise_sources_per_isa(<target> <source>): adds to a target one compilation of <source> per instruction
+# set, with its flags and with TILEWISE_ISA defined as its name.
+function(tilewise_sources_per_isa target source)
+  foreach(isa IN LISTS TILEWISE_ISAS)
+    set(objects ${target}_${isa})
+    add_library(${objects} OBJECT ${source})
+    target_compile_definitions(${objects} PRIVATE TILEWISE_ISA=${isa} TILEWISE_ISA_IS_${isa}=1)
+    target_compile_options(${objects} PRIVATE ${TILEWISE_FLAGS_${isa}})
+    target_link_libraries(${objects} PRIVATE tilewise_kernel_settings)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,106 @@
+// Attention, computed tile by tile with an online softmax: the T x T score matrix is never in memory.
+//
+// The arithmetic is a contract (see README.md and reference.hpp): for a given input the result is the same
+// to the last bit, whatever the threads, tiles, instruction set and memory layout.
+
+#ifndef TILEWISE_ATTENTION_HPP
+#define TILEWISE_ATTENTION_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <tilewise/export.hpp>
+#include <tilewise/isa.hpp>
+#include <tilewise/tensor.hpp>
+
+namespace tilewise {
+
+/// Which keys a query may see. With n_queries and n_keys tokens, query i sees key j
+///   none          always;
+///   bottom_right  if j - (n_keys - n_queries) <= i: the last query sees all keys, as with a KV cache;
+///   top_left      if j <= i: the first query sees the first key only.
+/// The two alignments agree when n_queries == n_keys. A query that sees no key gives 0, and lse -inf.
+enum class causal : std::uint8_t { none, bottom_right, top_left };
+
+/// Which arithmetic is promised.
+enum class arithmetic : std::uint8_t {
+    exact  ///< f32 with fused multiply-adds in one fixed order: the same bits everywhere
+};
+
+/// What attention() computes beyond its tensors. Name the members that you set
+/// (`{.causal = tilewise::causal::bottom_right}`): members are added over time.
+struct options {
+    /// Factor on the dot products; 1 / sqrt(head_dim of the key) by default. Any finite value is allowed.
+    std::optional<float> scale = std::nullopt;
+
+    /// The causal mask; none by default.
+    tilewise::causal causal = tilewise::causal::none;
+
+    /// Where to write the log-sum-exp (natural logarithm) of each query row's scaled scores:
+    /// [batch, heads, query tokens, 1], see row_values. Nothing is written when its data is null.
+    tensor lse = {};
+
+    /// The most threads that the call may use; 0 means what OpenMP would use (omp_get_max_threads). Fewer
+    /// are used when there is too little work to be worth waking them.
+    int threads = 0;
+
+    /// The arithmetic; exact by default.
+    tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;
+
+    /// The most scratch memory per thread, in bytes; 0 means the default, which is at most 512 KiB at
+    /// head_dim 128. A smaller budget makes smaller tiles, down to a single panel of query rows (one below
+    /// which there is no smaller tile is not an error). It changes speed and no bit.
+    std::size_t scratch_budget = 0;
+};
+
+/// Computes softmax(scale * Q K^T + mask) V for every batch entry and query head.
+///
+///   q    [batch, heads, n_queries, head_dim]
+///   k    [batch, kv_heads, n_keys, head_dim]
+///   v    [batch, kv_heads, n_keys, value_dim]
+///   out  [batch, heads, n_queries, value_dim], written; must not overlap an input, lse or itself
+///
+/// heads is a multiple of kv_heads; query head h uses key head h / (heads / kv_heads) (grouped-query and
+/// multi-query attention). Any extent may be 0: then there is nothing to do, or rows that see no key.
+/// All element types are f32. Any strides are allowed for inputs; those of out and lse must give every
+/// element a place of its own.
+///
+/// A row that sees no key is 0, and its lse is -inf. NaN and infinities follow IEEE 754 through the formula
+/// in the rows that see them, and never reach a row that does not see them. A NaN result is always the quiet
+/// NaN 0x7fc00000, and a zero result is +0.
+///
+/// Throws std::invalid_argument, naming the argument, what was given and what is allowed, before anything
+/// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).
+/// Allocates the scratch memory that plan_attention states, and frees it. Safe to call from several threads
+/// at once; changes no global state (rounding mode, flush-to-zero, OpenMP settings).
+///
+/// The online softmax over tiles is that of Milakov and Gimelshein (arXiv:1805.02867) and FlashAttention
+/// (Dao et al., arXiv:2205.14135); here its running maximum is an integer power of two, so that rescaling
+/// rounds nothing.
+TILEWISE_API void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                            const tensor& out, const options& how = {});
+
+/// What attention() would do for these arguments.
+struct plan {
+    tilewise::isa isa = tilewise::isa::sse2;  ///< the kernels that run
+    int threads = 1;                          ///< threads that take part
+    std::int64_t tasks = 0;       ///< independent units of work, handed out dynamically, heaviest first
+    std::int64_t chunk_keys = 0;  ///< keys per tile (fixed by the arithmetic)
+    std::int64_t panel_rows = 0;  ///< query rows side by side in SIMD registers
+    std::int64_t block_rows = 0;  ///< query rows of one task, which share each tile of keys and values
+    std::size_t scratch_bytes_per_thread = 0;
+    std::size_t scratch_bytes = 0;  ///< all that the call allocates
+    double visible_scores = 0;      ///< pairs of a query row and a key that it sees, over batch and heads
+    double flops = 0;               ///< 2 (head_dim + value_dim) per visible score
+};
+
+/// Plans attention() with the same arguments and the same errors; computes nothing and allocates nothing.
+/// Thread-safe.
+[[nodiscard]] TILEWISE_API plan plan_attention(const const_tensor& q, const const_tensor& k,
+                                               const const_tensor& v, const tensor& out,
+                                               const options& how = {});
+
+}  // namespace tilewise
+
+#endif

@@ -1,0 +1,181 @@
+// Non-owning views of query, key, value and output tensors.
+//
+// A view is a pointer, an element type, four extents and four strides; making or copying one allocates
+// nothing and reads no element. Views are checked when they are used (see attention.hpp), not when they
+// are made, so that a wrong one gives an error which names the argument.
+
+#ifndef TILEWISE_TENSOR_HPP
+#define TILEWISE_TENSOR_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+namespace tilewise {
+
+/// How one element is stored.
+enum class element_type : std::uint8_t {
+    f32  ///< IEEE 754 binary32
+};
+
+/// The four axes of a view, as indices into its extents and strides.
+enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
+
+/// A view of a tensor [batch, heads, tokens, head_dim], whatever the order of its axes in memory.
+///
+/// `Void` is `void` (tilewise::tensor, may be written) or `const void` (tilewise::const_tensor). Element
+/// (b, h, t, i) is at data + b * strides[0] + h * strides[1] + t * strides[2] + i * strides[3], counted in
+/// elements, not bytes. A stride may be 0 (broadcast) or negative in a view that is only read. The caller
+/// keeps the memory alive and guarantees that every element that the view describes is inside it.
+template <class Void>
+struct basic_tensor {
+    Void* data = nullptr;
+    element_type type = element_type::f32;
+    std::array<std::int64_t, 4> extents{};  ///< batch, heads, tokens, head_dim
+    std::array<std::int64_t, 4> strides{};  ///< in elements, in the same order
+
+    constexpr basic_tensor() = default;
+    constexpr basic_tensor(Void* data_, element_type type_, std::array<std::int64_t, 4> extents_,
+                           std::array<std::int64_t, 4> strides_)
+        : data(data_), type(type_), extents(extents_), strides(strides_) {}
+
+    /// A view that may be written is a view that may be read.
+    template <class Other>
+    requires(std::is_const_v<Void>&& std::is_same_v<Other, std::remove_const_t<Void>>) constexpr basic_tensor(
+        const basic_tensor<Other>& other)
+        : data(other.data), type(other.type), extents(other.extents), strides(other.strides) {}
+
+    [[nodiscard]] constexpr std::int64_t batch() const { return extents[0]; }
+    [[nodiscard]] constexpr std::int64_t heads() const { return extents[1]; }
+    [[nodiscard]] constexpr std::int64_t tokens() const { return extents[2]; }
+    [[nodiscard]] constexpr std::int64_t head_dim() const { return extents[3]; }
+
+    /// The part of this view with indices first .. first + count - 1 on one axis; no copy.
+    /// Throws std::invalid_argument if that is not inside the view.
+    [[nodiscard]] constexpr basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
+        const auto a = static_cast<std::size_t>(along);
+        if (first < 0 || count < 0 || first > extents[a] || count > extents[a] - first) {
+            throw std::invalid_argument("tilewise: slice: first " + std::to_string(first) + " and count " +
+                                        std::to_string(count) + " given, the axis has " +
+                                        std::to_string(extents[a]) + " elements");
+        }
+        basic_tensor part = *this;
+        part.extents[a] = count;
+        if (data != nullptr && count > 0) {
+            using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+            part.data = static_cast<byte*>(data) + first * strides[a] * 4;
+        }
+        return part;
+    }
+};
+
+using tensor = basic_tensor<void>;
+using const_tensor = basic_tensor<const void>;
+
+namespace detail {
+template <class Float>
+using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const void, void>>;
+
+template <class Float>
+concept f32_element = std::is_same_v < std::remove_const_t<Float>,
+float > ;
+}  // namespace detail
+
+/// A contiguous tensor with memory order [batch, heads, tokens, head_dim] (BHSD, as PyTorch has it).
+template <detail::f32_element Float>
+[[nodiscard]] constexpr detail::view_of<Float> bhsd(Float* data, std::int64_t batch, std::int64_t heads,
+                                                    std::int64_t tokens, std::int64_t head_dim) {
+    return {data,
+            element_type::f32,
+            {batch, heads, tokens, head_dim},
+            {heads * tokens * head_dim, tokens * head_dim, head_dim, 1}};
+}
+
+/// A contiguous tensor with memory order [batch, tokens, heads, head_dim] (BSHD, as FlashAttention has it).
+template <detail::f32_element Float>
+[[nodiscard]] constexpr detail::view_of<Float> bshd(Float* data, std::int64_t batch, std::int64_t tokens,
+                                                    std::int64_t heads, std::int64_t head_dim) {
+    return {data,
+            element_type::f32,
+            {batch, heads, tokens, head_dim},
+            {tokens * heads * head_dim, head_dim, heads * head_dim, 1}};
+}
+
+/// The same layouts over a span, which must hold at least batch * heads * tokens * head_dim elements:
+/// std::invalid_argument otherwise (also when an extent is negative).
+template <detail::f32_element Float>
+[[nodiscard]] detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
+                                          std::int64_t tokens, std::int64_t head_dim);
+template <detail::f32_element Float>
+[[nodiscard]] detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
+                                          std::int64_t heads, std::int64_t head_dim);
+
+/// A contiguous [batch, heads, tokens] tensor with one value per query row, for options::lse; its head_dim
+/// is 1.
+template <detail::f32_element Float>
+[[nodiscard]] constexpr detail::view_of<Float> row_values(Float* data, std::int64_t batch, std::int64_t heads,
+                                                          std::int64_t tokens) {
+    return bhsd(data, batch, heads, tokens, 1);
+}
+
+/// Query, key and value views of one packed tensor; see packed_qkv.
+template <class Void>
+struct qkv_views {
+    basic_tensor<Void> q;
+    basic_tensor<Void> k;
+    basic_tensor<Void> v;
+};
+
+/// Views of the output of a fused projection, contiguous [batch, tokens, heads + 2 * kv_heads, head_dim]:
+/// each token holds its query heads, then its key heads, then its value heads.
+template <detail::f32_element Float>
+[[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Float>, const void, void>> packed_qkv(
+    Float* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
+    std::int64_t head_dim) {
+    const auto all = bshd(data, batch, tokens, heads + 2 * kv_heads, head_dim);
+    return {all.slice(axis::heads, 0, heads), all.slice(axis::heads, heads, kv_heads),
+            all.slice(axis::heads, heads + kv_heads, kv_heads)};
+}
+
+namespace detail {
+/// Throws unless `size` elements hold a tensor of these extents (checked without overflow).
+inline void require_span(std::size_t size, std::array<std::int64_t, 4> extents) {
+    std::size_t needed = 1;
+    bool fits = true;
+    for (const std::int64_t extent : extents) {
+        if (extent < 0) {
+            throw std::invalid_argument("tilewise: extent " + std::to_string(extent) +
+                                        " given, it must be at least 0");
+        }
+        fits = fits && (extent == 0 || needed <= size / static_cast<std::size_t>(extent));
+        needed *= static_cast<std::size_t>(extent);
+    }
+    for (const std::int64_t extent : extents) { fits = fits || extent == 0; }
+    if (!fits) {
+        throw std::invalid_argument("tilewise: a span of " + std::to_string(size) +
+                                    " elements given, the extents need more");
+    }
+}
+}  // namespace detail
+
+template <detail::f32_element Float>
+detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
+                            std::int64_t tokens, std::int64_t head_dim) {
+    detail::require_span(data.size(), {batch, heads, tokens, head_dim});
+    return bhsd(data.data(), batch, heads, tokens, head_dim);
+}
+
+template <detail::f32_element Float>
+detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
+                            std::int64_t heads, std::int64_t head_dim) {
+    detail::require_span(data.size(), {batch, heads, tokens, head_dim});
+    return bshd(data.data(), batch, tokens, heads, head_dim);
+}
+
+}  // namespace tilewise
+
+#endif

@@ -1,0 +1,11 @@
+// Everything that Tilewise offers.
+
+#ifndef TILEWISE_TILEWISE_HPP
+#define TILEWISE_TILEWISE_HPP
+
+#include <tilewise/attention.hpp>
+#include <tilewise/isa.hpp>
+#include <tilewise/reference.hpp>
+#include <tilewise/tensor.hpp>
+
+#endif

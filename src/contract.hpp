@@ -1,0 +1,92 @@
+// The arithmetic contract: the one order of operations that every path follows, and its constants.
+//
+// Included by the scalar reference and by the kernels, which share nothing else. All arithmetic is IEEE
+// binary32, round to nearest even, subnormals kept, no contraction but where `fma` is written.
+//
+// For one query row q and the keys k_j and values v_j, j = 0 .. n - 1:
+//
+//   1. s_j = fma(k_j[i], q[i], s_j) for i ascending, from +0.
+//   2. t_j = s_j and c = f32(double(scale) * log2 e), if that c is positive and finite;
+//      else t_j = s_j * scale and c = f32(log2 e).
+//   3. Keys are cut into chunks of 128 at positions 0, 128, 256, ... Of each chunk, over its visible keys:
+//        m_c = ceil(max_j(t_j) * c): an integer (-inf if there is no key, or none above -inf)
+//        r   = fma(t_j, c, 1.5 * 2^23) - 1.5 * 2^23: t_j * c rounded to an integer
+//        f   = fma(t_j, c, -r)
+//        (where |m_c| >= 2^21: r = rint(t_j * c), and f is kept within [-1, 1])
+//        p_j = 2^f by Horner's rule with fma, times 2^(r - m_c); +0 where r - m_c < -125
+//        l_c = l_c + p_j, o_c[x] = fma(v_j[x], p_j, o_c[x]), for j ascending, from +0
+//      In these, an m_c of -inf counts as 0.
+//   4. The chunks are folded in order, from m = -inf, l = +0, o = +0:
+//        m' = max(m, m_c), a = 2^(m - m'), b = 2^(m_c - m'); +0 where the exponent is below -126
+//        l = fma(l, a, l_c * b), o[x] = fma(o[x], a, o_c[x] * b), m = m'
+//   5. out[x] = o[x] / l + 0, or +0 if l = 0; lse = (m + log2 l) * f32(ln 2), or -inf if l = 0.
+//      A NaN is written as 0x7fc00000.
+//
+// Why it is so. m is an integer, so 2^(m - m') is a power of two and rescaling rounds nothing: an online
+// softmax loses nothing against one that knows the row's maximum from the start, and gives the same bits
+// as long as nothing underflows. m_c depends on its own chunk only, so that chunks may be computed in any
+// order, on any thread, and even what underflows does so everywhere alike. r is taken from a fused
+// multiply-add and a subtraction because that is the cheapest rounding on every instruction set; it is an
+// integer for |t_j * c| < 2^22, and what is not lies far below m_c and is +0. Beyond |m_c| >= 2^21, f32
+// hardly resolves the scores any more; keeping f small there makes such a row a choice between keys
+// instead of garbage. Adding 0 to a result turns -0 into +0: the sign of an underflowed zero is the one
+// thing in which skipping a masked key and adding its +0 could differ. The maximum ignores NaN; a visible
+// NaN makes its row NaN through p_j.
+
+#ifndef TILEWISE_SRC_CONTRACT_HPP
+#define TILEWISE_SRC_CONTRACT_HPP
+
+#include <cmath>
+
+namespace tilewise::contract {
+
+inline constexpr int chunk_keys = 128;
+
+/// Added to and subtracted from |x| < 2^22, it leaves x rounded to the nearest integer.
+inline constexpr float rounding_shift = 0x1.8p23F;
+
+/// From this |m_c| on, scores are rounded the careful way.
+inline constexpr float careful_maximum = 0x1p21F;
+
+/// Weights below 2^weight_min_exponent of their chunk's 2^m_c are +0, so that none is subnormal.
+inline constexpr float weight_min_exponent = -125.0F;
+
+/// Scale factors below 2^fold_min_exponent are +0.
+inline constexpr float fold_min_exponent = -126.0F;
+
+/// 2^f = 1 + f (e[0] + f (e[1] + ...)): minimax on [-1/2, 1/2], relative error below 2^-28 before
+/// rounding, at most 1 ulp after; exactly 1 at 0.
+inline constexpr float exp2_coefficients[6] = {0x1.62e430p-1F, 0x1.ebfbdcp-3F,  0x1.c6aee8p-5F,
+                                               0x1.3b2d4cp-7F, 0x1.5f3e52p-10F, 0x1.41fbbcp-13F};
+
+/// log2(1 + u) = u (g[0] + u (g[1] + ...)): minimax for 1 + u in [sqrt(1/2), sqrt(2)), by Horner's rule
+/// with fma; exactly 0 at 0.
+inline constexpr float log2_coefficients[10] = {
+    0x1.715476p+0F,  -0x1.715470p-1F, 0x1.ec7096p-2F,  -0x1.715a76p-2F, 0x1.277e36p-2F,
+    -0x1.eabc88p-3F, 0x1.a305a6p-3F,  -0x1.874be8p-3F, 0x1.7d494ap-3F,  -0x1.c25a72p-4F};
+
+/// The bits of f32(sqrt(1/2)): log2 splits l into 2^e * x with x in [sqrt(1/2), sqrt(2)).
+inline constexpr unsigned sqrt_half_bits = 0x3f3504f3U;
+
+inline constexpr float ln_2 = 0x1.62e430p-1F;
+inline constexpr float log2_e = 0x1.715476p+0F;
+inline constexpr double log2_e_double = 0x1.71547652b82fep+0;
+
+inline constexpr unsigned canonical_nan_bits = 0x7fc00000U;
+
+/// How scores are taken to the base-2 exponent (step 2).
+struct score_scaling {
+    bool multiply;  ///< t = s * scale; otherwise t = s
+    float scale;
+    float exponent;  ///< c
+};
+
+inline score_scaling scaling_for(float scale) {
+    const auto c = static_cast<float>(static_cast<double>(scale) * log2_e_double);
+    if (c > 0.0F && std::isfinite(c)) { return {false, scale, c}; }
+    return {true, scale, log2_e};
+}
+
+}  // namespace tilewise::contract
+
+#endif
