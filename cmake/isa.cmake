@@ -8,10 +8,13 @@ function(tilewise_declare_isa name)
   set(TILEWISE_FLAGS_${name} ${ARGN} PARENT_SCOPE)
 endfunction()
 
+# -march undoes a -march=native among the flags of a surrounding project, which would put instructions into
+# the sse2 kernels that the CPU need not have.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  tilewise_declare_isa(sse2)
-  tilewise_declare_isa(avx2 -mavx2 -mfma)
-  tilewise_declare_isa(avx512 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
+  tilewise_declare_isa(sse2 -march=x86-64)
+  tilewise_declare_isa(avx2 -march=x86-64 -mavx2 -mfma)
+  tilewise_declare_isa(avx512 -march=x86-64 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
+                       -mprefer-vector-width=512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   tilewise_declare_isa(neon)
 else()
@@ -24,6 +27,8 @@ function(tilewise_sources_per_isa target source)
   foreach(isa IN LISTS TILEWISE_ISAS)
     set(objects ${target}_${isa})
     add_library(${objects} OBJECT ${source})
+    # Link-time optimisation could move code between instruction sets.
+    set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON INTERPROCEDURAL_OPTIMIZATION OFF)
     target_compile_definitions(${objects} PRIVATE TILEWISE_ISA=${isa} TILEWISE_ISA_IS_${isa}=1)
     target_compile_options(${objects} PRIVATE ${TILEWISE_FLAGS_${isa}})
     target_link_libraries(${objects} PRIVATE tilewise_kernel_settings)

@@ -1,0 +1,25 @@
+# How everything of ours is compiled. Nothing here reaches a user of the library.
+
+# The result is a fixed sequence of roundings: the compiler may neither fuse nor reorder any, not even when
+# the flags of a surrounding project ask for it.
+set(exact_arithmetic_options -fno-fast-math -ffp-contract=off)
+
+set(warning_options -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Wcast-align
+    -Wnon-virtual-dtor -Woverloaded-virtual -Wundef)
+if(TILEWISE_WERROR)
+  list(APPEND warning_options -Werror)
+endif()
+
+# For src, tests and bench.
+add_library(tilewise_settings INTERFACE)
+target_compile_features(tilewise_settings INTERFACE cxx_std_20)
+target_compile_options(tilewise_settings INTERFACE ${warning_options} ${exact_arithmetic_options})
+
+# For the kernels. They are useless when they are not optimised, so they are in every configuration but
+# Debug. They throw nothing and include no code that might.
+add_library(tilewise_kernel_settings INTERFACE)
+target_link_libraries(tilewise_kernel_settings INTERFACE tilewise_settings tilewise_xsimd)
+target_include_directories(tilewise_kernel_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(
+  tilewise_kernel_settings INTERFACE -fno-exceptions -fvisibility=hidden -fvisibility-inlines-hidden -Wno-psabi
+                                     $<$<NOT:$<CONFIG:Debug>>:-O3>)
