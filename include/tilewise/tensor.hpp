@@ -22,6 +22,11 @@ enum class element_type : std::uint8_t {
     f32  ///< IEEE 754 binary32
 };
 
+/// The size of one element.
+[[nodiscard]] constexpr std::int64_t element_bytes(element_type) {
+    return 4;
+}
+
 /// The four axes of a view, as indices into its extents and strides.
 enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 
@@ -56,7 +61,7 @@ struct basic_tensor {
 
     /// The part of this view with indices first .. first + count - 1 on one axis; no copy.
     /// Throws std::invalid_argument if that is not inside the view.
-    [[nodiscard]] constexpr basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
+    [[nodiscard]] basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
         const auto a = static_cast<std::size_t>(along);
         if (first < 0 || count < 0 || first > extents[a] || count > extents[a] - first) {
             throw std::invalid_argument("tilewise: slice: first " + std::to_string(first) + " and count " +
@@ -67,7 +72,7 @@ struct basic_tensor {
         part.extents[a] = count;
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-            part.data = static_cast<byte*>(data) + first * strides[a] * 4;
+            part.data = static_cast<byte*>(data) + first * strides[a] * element_bytes(type);
         }
         return part;
     }
@@ -81,14 +86,14 @@ template <class Float>
 using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const void, void>>;
 
 template <class Float>
-concept f32_element = std::is_same_v < std::remove_const_t<Float>,
-float > ;
+inline constexpr bool is_f32 = std::is_same_v<std::remove_const_t<Float>, float>;
 }  // namespace detail
 
 /// A contiguous tensor with memory order [batch, heads, tokens, head_dim] (BHSD, as PyTorch has it).
-template <detail::f32_element Float>
-[[nodiscard]] constexpr detail::view_of<Float> bhsd(Float* data, std::int64_t batch, std::int64_t heads,
-                                                    std::int64_t tokens, std::int64_t head_dim) {
+template <class Float>
+requires(detail::is_f32<Float>)
+    [[nodiscard]] constexpr detail::view_of<Float> bhsd(Float* data, std::int64_t batch, std::int64_t heads,
+                                                        std::int64_t tokens, std::int64_t head_dim) {
     return {data,
             element_type::f32,
             {batch, heads, tokens, head_dim},
@@ -96,9 +101,10 @@ template <detail::f32_element Float>
 }
 
 /// A contiguous tensor with memory order [batch, tokens, heads, head_dim] (BSHD, as FlashAttention has it).
-template <detail::f32_element Float>
-[[nodiscard]] constexpr detail::view_of<Float> bshd(Float* data, std::int64_t batch, std::int64_t tokens,
-                                                    std::int64_t heads, std::int64_t head_dim) {
+template <class Float>
+requires(detail::is_f32<Float>)
+    [[nodiscard]] constexpr detail::view_of<Float> bshd(Float* data, std::int64_t batch, std::int64_t tokens,
+                                                        std::int64_t heads, std::int64_t head_dim) {
     return {data,
             element_type::f32,
             {batch, heads, tokens, head_dim},
@@ -107,18 +113,21 @@ template <detail::f32_element Float>
 
 /// The same layouts over a span, which must hold at least batch * heads * tokens * head_dim elements:
 /// std::invalid_argument otherwise (also when an extent is negative).
-template <detail::f32_element Float>
-[[nodiscard]] detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
-                                          std::int64_t tokens, std::int64_t head_dim);
-template <detail::f32_element Float>
-[[nodiscard]] detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
-                                          std::int64_t heads, std::int64_t head_dim);
+template <class Float>
+requires(detail::is_f32<Float>)
+    [[nodiscard]] detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
+                                              std::int64_t tokens, std::int64_t head_dim);
+template <class Float>
+requires(detail::is_f32<Float>)
+    [[nodiscard]] detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
+                                              std::int64_t heads, std::int64_t head_dim);
 
 /// A contiguous [batch, heads, tokens] tensor with one value per query row, for options::lse; its head_dim
 /// is 1.
-template <detail::f32_element Float>
-[[nodiscard]] constexpr detail::view_of<Float> row_values(Float* data, std::int64_t batch, std::int64_t heads,
-                                                          std::int64_t tokens) {
+template <class Float>
+requires(detail::is_f32<Float>)
+    [[nodiscard]] constexpr detail::view_of<Float> row_values(Float* data, std::int64_t batch,
+                                                              std::int64_t heads, std::int64_t tokens) {
     return bhsd(data, batch, heads, tokens, 1);
 }
 
@@ -132,10 +141,11 @@ struct qkv_views {
 
 /// Views of the output of a fused projection, contiguous [batch, tokens, heads + 2 * kv_heads, head_dim]:
 /// each token holds its query heads, then its key heads, then its value heads.
-template <detail::f32_element Float>
-[[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Float>, const void, void>> packed_qkv(
-    Float* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
-    std::int64_t head_dim) {
+template <class Float>
+requires(detail::is_f32<Float>)
+    [[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Float>, const void, void>> packed_qkv(
+        Float* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
+        std::int64_t head_dim) {
     const auto all = bshd(data, batch, tokens, heads + 2 * kv_heads, head_dim);
     return {all.slice(axis::heads, 0, heads), all.slice(axis::heads, heads, kv_heads),
             all.slice(axis::heads, heads + kv_heads, kv_heads)};
@@ -162,16 +172,18 @@ inline void require_span(std::size_t size, std::array<std::int64_t, 4> extents) 
 }
 }  // namespace detail
 
-template <detail::f32_element Float>
-detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
-                            std::int64_t tokens, std::int64_t head_dim) {
+template <class Float>
+requires(detail::is_f32<Float>) detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch,
+                                                            std::int64_t heads, std::int64_t tokens,
+                                                            std::int64_t head_dim) {
     detail::require_span(data.size(), {batch, heads, tokens, head_dim});
     return bhsd(data.data(), batch, heads, tokens, head_dim);
 }
 
-template <detail::f32_element Float>
-detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
-                            std::int64_t heads, std::int64_t head_dim) {
+template <class Float>
+requires(detail::is_f32<Float>) detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch,
+                                                            std::int64_t tokens, std::int64_t heads,
+                                                            std::int64_t head_dim) {
     detail::require_span(data.size(), {batch, heads, tokens, head_dim});
     return bshd(data.data(), batch, tokens, heads, head_dim);
 }

@@ -1,0 +1,34 @@
+// The checks that every entry point makes before anything is written, and the problem that they establish.
+
+#ifndef TILEWISE_SRC_ARGUMENTS_HPP
+#define TILEWISE_SRC_ARGUMENTS_HPP
+
+#include <cstdint>
+#include <tilewise/attention.hpp>
+
+#include "contract.hpp"
+
+namespace tilewise {
+
+/// The checked description of a call; sizes are consistent and none is negative.
+struct problem {
+    std::int64_t batch;
+    std::int64_t heads;
+    std::int64_t kv_heads;
+    std::int64_t group;  ///< query heads per key head; 1 if there are no heads
+    std::int64_t queries;
+    std::int64_t keys;
+    std::int64_t head_dim;
+    std::int64_t value_dim;
+    bool causal;  ///< query token i sees key j if j <= i + causal_offset
+    std::int64_t causal_offset;
+    contract::score_scaling scaling;
+};
+
+/// Throws std::invalid_argument, naming the argument, what was given and what is allowed.
+problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                        const tensor& out, const options& how);
+
+}  // namespace tilewise
+
+#endif

@@ -1,0 +1,84 @@
+// The entry point: check the arguments, plan, run the tasks on the kernels of the active instruction set.
+
+#include <tilewise/attention.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "arguments.hpp"
+#include "float_environment.hpp"
+#include "kernels.hpp"
+#include "plan.hpp"
+#include "threads.hpp"
+
+namespace tilewise {
+
+namespace {
+
+constexpr std::align_val_t scratch_alignment{64};
+
+struct scratch_deleter {
+    void operator()(std::byte* memory) const { ::operator delete(memory, scratch_alignment); }
+};
+
+struct call {
+    const_tensor q;
+    const_tensor k;
+    const_tensor v;
+    tensor out;
+    tensor lse;
+    const problem* sizes;
+    const work_plan* work;
+    const kernels::table* kernels;
+    std::byte* scratch;
+};
+
+const float* head_of(const const_tensor& view, std::int64_t batch, std::int64_t head) {
+    return static_cast<const float*>(view.data) + batch * view.strides[0] + head * view.strides[1];
+}
+
+kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head) {
+    float* const data = static_cast<float*>(view.data);
+    return {data == nullptr ? nullptr : data + batch * view.strides[0] + head * view.strides[1],
+            view.strides[2], view.strides[1], view.strides[3]};
+}
+
+void run_task(void* context, std::int64_t index, int thread) {
+    const call& c = *static_cast<const call*>(context);
+    const row_block block = block_of_task(*c.work, *c.sizes, index);
+    const std::int64_t head = block.kv_head * c.sizes->group;
+    const kernels::task task{
+        {head_of(c.q, block.batch, head), c.q.strides[2], c.q.strides[1], c.q.strides[3]},
+        {head_of(c.k, block.batch, block.kv_head), c.k.strides[2], c.k.strides[3]},
+        {head_of(c.v, block.batch, block.kv_head), c.v.strides[2], c.v.strides[3]},
+        group_of(c.out, block.batch, head),
+        group_of(c.lse, block.batch, head),
+        block.first_row,
+        block.rows};
+    const float_environment standard;
+    c.kernels->forward(
+        c.work->shape, task,
+        c.scratch + c.work->summary.scratch_bytes_per_thread * static_cast<std::size_t>(thread));
+}
+
+}  // namespace
+
+plan plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                    const options& how) {
+    return make_plan(check_arguments(q, k, v, out, how), how).summary;
+}
+
+void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+               const options& how) {
+    const problem sizes = check_arguments(q, k, v, out, how);
+    const work_plan work = make_plan(sizes, how);
+    if (work.summary.tasks == 0) { return; }
+    const std::unique_ptr<std::byte, scratch_deleter> scratch(
+        static_cast<std::byte*>(::operator new(work.summary.scratch_bytes, scratch_alignment)));
+    call c{q, k, v, out, how.lse, &sizes, &work, &kernels_of(work.summary.isa), scratch.get()};
+    run_tasks(work.summary.threads, work.summary.tasks, run_task, &c);
+}
+
+}  // namespace tilewise

@@ -1,0 +1,159 @@
+// The vector type of the kernels: the one file that knows xsimd, its versions and what they lack.
+//
+// Everything is in a namespace of the instruction set, so that no inline function compiled with the flags
+// of one can be linked into another.
+
+#ifndef TILEWISE_SRC_KERNELS_SIMD_HPP
+#define TILEWISE_SRC_KERNELS_SIMD_HPP
+
+#include <cstdint>
+#include <xsimd/xsimd.hpp>
+
+#define TILEWISE_INLINE inline __attribute__((always_inline))
+
+namespace tilewise::kernels::TILEWISE_ISA {
+
+#if defined(TILEWISE_ISA_IS_avx512)
+using architecture = xsimd::avx512bw;
+#elif defined(TILEWISE_ISA_IS_avx2)
+using architecture = xsimd::fma3<xsimd::avx2>;
+#elif defined(TILEWISE_ISA_IS_sse2)
+using architecture = xsimd::sse2;
+#elif defined(TILEWISE_ISA_IS_neon)
+using architecture = xsimd::neon64;
+#else
+#    error "simd.hpp: no vector type for this instruction set"
+#endif
+
+using vec = xsimd::batch<float, architecture>;
+using int_vec = xsimd::batch<std::int32_t, architecture>;
+using mask = xsimd::batch_bool<float, architecture>;
+inline constexpr int lanes = static_cast<int>(vec::size);
+
+// Micro-tiles: keys of a score tile and columns of a value tile for 1, 2 and 3 vectors of query rows. The
+// accumulators fill the registers that the query vectors and one broadcast leave.
+inline constexpr int max_row_vectors = 3;
+#if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_neon)
+inline constexpr int key_depth[max_row_vectors + 1] = {0, 16, 8, 8};
+inline constexpr int column_depth[max_row_vectors + 1] = {0, 16, 8, 8};
+#else
+inline constexpr int key_depth[max_row_vectors + 1] = {0, 8, 6, 4};
+inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
+#endif
+/// All depths are at most this, and all column depths divide it.
+inline constexpr int max_depth = 16;
+
+TILEWISE_INLINE vec load(const float* from) {
+    return vec::load_aligned(from);
+}
+TILEWISE_INLINE void store(float* to, vec value) {
+    value.store_aligned(to);
+}
+TILEWISE_INLINE vec broadcast(float value) {
+    return vec(value);
+}
+
+/// a * b + c, rounded once. xsimd 8.1 has none for AVX-512 (its xsimd::fma multiplies and adds there), and
+/// SSE2 has no such instruction.
+#if defined(TILEWISE_ISA_IS_avx512)
+TILEWISE_INLINE vec fma(vec a, vec b, vec c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+#elif defined(TILEWISE_ISA_IS_sse2)
+/// Two lanes: the product is exact in binary64; its sum with c is rounded to odd, so that rounding it
+/// again, to binary32, gives what a single rounding gives (Boldo and Melquiond, "Emulation of FMA and
+/// correctly rounded sums", 2008).
+TILEWISE_INLINE __m128 fma_of_two(__m128d a, __m128d b, __m128d c) {
+    const __m128d product = _mm_mul_pd(a, b);
+    const __m128d sum = _mm_add_pd(product, c);
+    const __m128d part = _mm_sub_pd(sum, product);
+    const __m128d error = _mm_add_pd(_mm_sub_pd(product, _mm_sub_pd(sum, part)), _mm_sub_pd(c, part));
+    const __m128d zero = _mm_setzero_pd();
+    const __m128i inexact =
+        _mm_castpd_si128(_mm_and_pd(_mm_cmpneq_pd(error, zero), _mm_cmpord_pd(error, error)));
+    const __m128i signs = _mm_srai_epi32(_mm_castpd_si128(_mm_xor_pd(sum, error)), 31);
+    const __m128i too_far = _mm_and_si128(_mm_shuffle_epi32(signs, _MM_SHUFFLE(3, 3, 1, 1)), inexact);
+    const __m128i truncated = _mm_add_epi64(_mm_castpd_si128(sum), too_far);
+    const __m128i odd = _mm_or_si128(truncated, _mm_srli_epi64(inexact, 63));
+    return _mm_cvtpd_ps(_mm_castsi128_pd(odd));
+}
+TILEWISE_INLINE vec fma(vec a, vec b, vec c) {
+    const __m128 x = a;
+    const __m128 y = b;
+    const __m128 z = c;
+    const __m128 low = fma_of_two(_mm_cvtps_pd(x), _mm_cvtps_pd(y), _mm_cvtps_pd(z));
+    const __m128 high = fma_of_two(_mm_cvtps_pd(_mm_movehl_ps(x, x)), _mm_cvtps_pd(_mm_movehl_ps(y, y)),
+                                   _mm_cvtps_pd(_mm_movehl_ps(z, z)));
+    return _mm_movelh_ps(low, high);
+}
+#else
+TILEWISE_INLINE vec fma(vec a, vec b, vec c) {
+    return xsimd::fma(a, b, c);
+}
+#endif
+
+/// The larger; whichever of them, if one is NaN.
+TILEWISE_INLINE vec maximum(vec a, vec b) {
+    return xsimd::max(a, b);
+}
+TILEWISE_INLINE vec ceiling(vec a) {
+    return xsimd::ceil(a);
+}
+TILEWISE_INLINE vec nearest(vec a) {
+    return xsimd::nearbyint(a);
+}
+TILEWISE_INLINE vec absolute(vec a) {
+    return xsimd::abs(a);
+}
+TILEWISE_INLINE vec select(mask condition, vec yes, vec no) {
+    return xsimd::select(condition, yes, no);
+}
+TILEWISE_INLINE bool any(mask condition) {
+    return xsimd::any(condition);
+}
+
+// xsimd's bitwise_cast takes the type of the batch in version 8, and that of its element later.
+template <class Batch>
+TILEWISE_INLINE Batch reinterpret(xsimd::batch<float, architecture> from) {
+#if XSIMD_VERSION_MAJOR < 9
+    return xsimd::bitwise_cast<Batch>(from);
+#else
+    return xsimd::bitwise_cast<typename Batch::value_type>(from);
+#endif
+}
+TILEWISE_INLINE vec reinterpret_as_float(int_vec from) {
+#if XSIMD_VERSION_MAJOR < 9
+    return xsimd::bitwise_cast<vec>(from);
+#else
+    return xsimd::bitwise_cast<float>(from);
+#endif
+}
+TILEWISE_INLINE int_vec bits_of(vec value) {
+    return reinterpret<int_vec>(value);
+}
+TILEWISE_INLINE vec float_of_bits(int_vec value) {
+    return reinterpret_as_float(value);
+}
+TILEWISE_INLINE vec to_float(int_vec value) {
+    return xsimd::batch_cast<float>(value);
+}
+
+/// Where `exponents` are integers k + power_bias with -126 <= k <= 127: 2^k. The bias moves k, with the
+/// exponent bias 127, into the lowest bits of the significand; the shift moves it on and drops the rest.
+inline constexpr float power_bias = 0x1p23F + 127.0F;
+TILEWISE_INLINE vec power_of_two(vec exponents) {
+    return float_of_bits(bits_of(exponents) << 23);
+}
+
+/// value where !(key < limit), else +0. (A NaN value stays where the key is NaN.)
+TILEWISE_INLINE vec zero_where_less(vec key, vec limit, vec value) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(key, limit, _CMP_NLT_UQ), value);
+#else
+    return xsimd::select(key < limit, vec(0.0F), value);
+#endif
+}
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
+
+#endif

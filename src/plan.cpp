@@ -1,0 +1,107 @@
+#include "plan.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels.hpp"
+#include "threads.hpp"
+
+namespace tilewise {
+
+namespace {
+
+/// Query rows that share a tile of keys and values while it is in the second-level cache.
+constexpr std::int64_t preferred_block_rows = 192;
+
+/// Scratch that leaves room for the tiles themselves in a second-level cache of 512 KiB and more; only head
+/// dimensions well beyond 128 reach it.
+constexpr std::size_t preferred_scratch = std::size_t{512} * 1024;
+
+/// Tasks per thread below which blocks are made smaller, so that no thread idles at the end for long.
+constexpr std::int64_t tasks_per_thread = 4;
+
+/// Work worth waking one more thread for: tens of microseconds on one core.
+constexpr double flops_per_thread = 4e6;
+
+/// Pairs of a query token and a key that it sees, in one head.
+double visible_pairs(const problem& p) {
+    const auto queries = static_cast<double>(p.queries);
+    const auto keys = static_cast<double>(p.keys);
+    if (!p.causal) { return queries * keys; }
+    // Token i sees min(keys, i + offset + 1) keys, at least 0.
+    const std::int64_t first = std::clamp<std::int64_t>(-p.causal_offset, 0, p.queries);
+    const std::int64_t full = std::clamp<std::int64_t>(p.keys - p.causal_offset, first, p.queries);
+    const auto growing = static_cast<double>(full - first);
+    const auto start = static_cast<double>(first + p.causal_offset);
+    return growing * start + growing * (growing + 1) / 2 + static_cast<double>(p.queries - full) * keys;
+}
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+    return a / b + (a % b != 0 ? 1 : 0);
+}
+
+int useful_threads(double flops, std::int64_t tasks, const options& how) {
+    const int allowed = how.threads == 0 ? default_threads() : how.threads;
+    const double worth = std::max(1.0, flops / flops_per_thread);
+    const auto enough = static_cast<std::int64_t>(std::min(worth, 1e6));
+    return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));
+}
+
+kernels::shape shape_of(const problem& p, std::int64_t block_rows) {
+    return {p.group,  p.keys,          p.head_dim,         p.value_dim,     block_rows,
+            p.causal, p.causal_offset, p.scaling.multiply, p.scaling.scale, p.scaling.exponent};
+}
+
+/// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.
+std::int64_t rows_within_budget(const problem& p, const kernels::table& kernels, std::size_t budget) {
+    std::int64_t rows = preferred_block_rows / kernels.panel_rows * kernels.panel_rows;
+    while (rows > kernels.panel_rows && kernels.scratch_bytes(shape_of(p, rows)) > budget) {
+        rows -= kernels.panel_rows;
+    }
+    return rows;
+}
+
+}  // namespace
+
+work_plan make_plan(const problem& p, const options& how) {
+    work_plan w{};
+    w.summary.isa = active_isa();
+    const kernels::table& kernels = kernels_of(w.summary.isa);
+    const std::int64_t rows = p.queries * p.group;
+    const std::int64_t key_heads = p.batch * p.kv_heads;
+    w.summary.chunk_keys = contract::chunk_keys;
+    w.summary.panel_rows = kernels.panel_rows;
+    w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.batch) * static_cast<double>(p.heads);
+    w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
+    if (rows == 0 || key_heads == 0) { return w; }
+
+    std::int64_t block =
+        rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch : how.scratch_budget);
+    const int threads = useful_threads(w.summary.flops, key_heads * divide_up(rows, kernels.panel_rows), how);
+    while (threads > 1 && block > kernels.panel_rows &&
+           key_heads * divide_up(rows, block) < tasks_per_thread * threads) {
+        block -= kernels.panel_rows;
+    }
+    block = std::min(block, rows);
+    w.shape = shape_of(p, block);
+    w.blocks_per_head = divide_up(rows, block);
+    w.summary.block_rows = block;
+    w.summary.tasks = key_heads * w.blocks_per_head;
+    w.summary.threads = static_cast<int>(std::min<std::int64_t>(threads, w.summary.tasks));
+    w.summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
+    w.summary.scratch_bytes =
+        w.summary.scratch_bytes_per_thread * static_cast<std::size_t>(w.summary.threads);
+    return w;
+}
+
+row_block block_of_task(const work_plan& w, const problem& p, std::int64_t index) {
+    // Later rows see more keys under a causal mask, so the last block of every head comes first.
+    const std::int64_t key_heads = p.batch * p.kv_heads;
+    const std::int64_t block = w.blocks_per_head - 1 - index / key_heads;
+    const std::int64_t head = index % key_heads;
+    const std::int64_t first = block * w.summary.block_rows;
+    return {head / p.kv_heads, head % p.kv_heads, first,
+            std::min(w.summary.block_rows, p.queries * p.group - first)};
+}
+
+}  // namespace tilewise

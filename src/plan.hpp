@@ -1,0 +1,36 @@
+// The plan: how a call is cut into tasks, and what that takes. It decides speed, never bits.
+
+#ifndef TILEWISE_SRC_PLAN_HPP
+#define TILEWISE_SRC_PLAN_HPP
+
+#include <cstdint>
+#include <tilewise/attention.hpp>
+
+#include "arguments.hpp"
+#include "kernels/interface.hpp"
+
+namespace tilewise {
+
+/// A task is a block of query rows of one batch entry and key head. Rows of a key head are numbered as in
+/// kernels::task.
+struct row_block {
+    std::int64_t batch;
+    std::int64_t kv_head;
+    std::int64_t first_row;
+    std::int64_t rows;
+};
+
+struct work_plan {
+    plan summary;
+    kernels::shape shape;
+    std::int64_t blocks_per_head;
+};
+
+work_plan make_plan(const problem& p, const options& how);
+
+/// Task number `index`, 0 .. summary.tasks - 1, heaviest first.
+row_block block_of_task(const work_plan& w, const problem& p, std::int64_t index);
+
+}  // namespace tilewise
+
+#endif

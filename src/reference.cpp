@@ -1,0 +1,194 @@
+// The oracle: the naive formulation in scalar C++, in the contract's arithmetic (contract.hpp). It shares
+// the constants with the kernels and nothing else. Read it from bottom to top: attention() is the formula.
+
+#include <tilewise/reference.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "arguments.hpp"
+#include "contract.hpp"
+#include "float_environment.hpp"
+
+// std::fma is a call into the C library on the x86-64 baseline: compile the loops for FMA3 as well. The
+// result is the same, since a fused multiply-add has one answer.
+#if defined(__x86_64__) && defined(__ELF__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+#    define TILEWISE_FMA_CLONES __attribute__((target_clones("default", "arch=haswell")))
+#else
+#    define TILEWISE_FMA_CLONES
+#endif
+
+namespace tilewise::reference {
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+float element(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
+              std::int64_t i) {
+    return static_cast<const float*>(
+        x.data)[batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3]];
+}
+
+float& element(const tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token, std::int64_t i) {
+    return static_cast<float*>(
+        x.data)[batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3]];
+}
+
+/// The rows of one head, side by side: [tokens][head_dim].
+std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head) {
+    std::vector<float> rows(static_cast<std::size_t>(x.tokens() * x.head_dim()));
+    for (std::int64_t t = 0; t < x.tokens(); ++t) {
+        for (std::int64_t i = 0; i < x.head_dim(); ++i) {
+            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = element(x, batch, head, t, i);
+        }
+    }
+    return rows;
+}
+
+/// Step 1: the dot product of a key and a query.
+TILEWISE_FMA_CLONES
+float dot(const float* key, const float* query, std::int64_t head_dim) {
+    float s = 0.0F;
+    for (std::int64_t i = 0; i < head_dim; ++i) { s = std::fma(key[i], query[i], s); }
+    return s;
+}
+
+/// 2^k for an integer k; +0 below `lowest`.
+float power_of_two(float k, float lowest) {
+    if (std::isnan(k)) { return k; }
+    return k < lowest ? 0.0F : std::ldexp(1.0F, static_cast<int>(k));
+}
+
+/// Step 3: the weight of one score.
+TILEWISE_FMA_CLONES
+float weight(float t, float c, float chunk_maximum) {
+    float r = std::fma(t, c, contract::rounding_shift) - contract::rounding_shift;
+    if (std::fabs(chunk_maximum) >= contract::careful_maximum) { r = std::nearbyint(t * c); }
+    float f = std::fma(t, c, -r);
+    if (std::fabs(chunk_maximum) >= contract::careful_maximum) {
+        f = f > 1.0F ? 1.0F : f < -1.0F ? -1.0F : f;
+    }
+    const float exponent = r - chunk_maximum;
+    if (exponent < contract::weight_min_exponent) { return 0.0F; }
+    float p = 0.0F;
+    for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
+    return std::fma(f, p, 1.0F) * power_of_two(exponent, contract::weight_min_exponent);
+}
+
+/// o += p v for one key.
+TILEWISE_FMA_CLONES
+void add_value(const float* value, float p, std::int64_t value_dim, float* o) {
+    for (std::int64_t x = 0; x < value_dim; ++x) { o[x] = std::fma(value[x], p, o[x]); }
+}
+
+/// The running state of a row (step 4).
+struct row_state {
+    float m = -infinity;
+    float l = 0.0F;
+    std::vector<float> o;
+};
+
+TILEWISE_FMA_CLONES
+void fold(row_state& row, float chunk_m, float chunk_l, const std::vector<float>& chunk_o) {
+    const float m = std::max(row.m, chunk_m);
+    const float base = m == -infinity ? 0.0F : m;
+    const float a = power_of_two(row.m - base, contract::fold_min_exponent);
+    const float b = power_of_two(chunk_m - base, contract::fold_min_exponent);
+    row.l = std::fma(row.l, a, chunk_l * b);
+    for (std::size_t x = 0; x < row.o.size(); ++x) { row.o[x] = std::fma(row.o[x], a, chunk_o[x] * b); }
+    row.m = m;
+}
+
+TILEWISE_FMA_CLONES
+float log2_of(float value) {
+    const auto bits = std::bit_cast<std::int32_t>(value);
+    const std::int32_t exponent = (bits - static_cast<std::int32_t>(contract::sqrt_half_bits)) >> 23;
+    const float u = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0F;
+    float p = contract::log2_coefficients[9];
+    for (int i = 8; i >= 0; --i) { p = std::fma(u, p, contract::log2_coefficients[i]); }
+    return std::fma(u, p, static_cast<float>(exponent));
+}
+
+float canonical(float value) {
+    return std::isnan(value) ? std::bit_cast<float>(contract::canonical_nan_bits) : value;
+}
+
+/// Step 5: a finished row.
+void write_row(const row_state& row, std::int64_t batch, std::int64_t head, std::int64_t token,
+               const tensor& out, const tensor& lse) {
+    const bool empty = row.l == 0.0F;
+    for (std::int64_t x = 0; x < out.head_dim(); ++x) {
+        element(out, batch, head, token, x) =
+            empty ? 0.0F : canonical(row.o[static_cast<std::size_t>(x)] / row.l + 0.0F);
+    }
+    if (lse.data == nullptr) { return; }
+    const float log_of_sum = std::isnan(row.l) ? row.l : (row.m + log2_of(row.l)) * contract::ln_2;
+    element(lse, batch, head, token, 0) = empty ? -infinity : canonical(log_of_sum);
+}
+
+/// Whether query token i sees key token j.
+bool is_visible(const problem& p, std::int64_t i, std::int64_t j) {
+    return !p.causal || j <= i + p.causal_offset;
+}
+
+/// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
+void add_chunk(const problem& p, std::int64_t i, std::int64_t first, std::int64_t last, const float* scores,
+               const std::vector<float>& v_rows, row_state& row) {
+    float largest = -infinity;
+    for (std::int64_t j = first; j < last; ++j) {
+        if (is_visible(p, i, j) && scores[j] > largest) { largest = scores[j]; }
+    }
+    const float m = std::ceil(largest * p.scaling.exponent);
+    float l = 0.0F;
+    std::vector<float> o(row.o.size(), 0.0F);
+    for (std::int64_t j = first; j < last; ++j) {
+        if (!is_visible(p, i, j)) { continue; }
+        const float weight_j = weight(scores[j], p.scaling.exponent, m == -infinity ? 0.0F : m);
+        l = l + weight_j;
+        add_value(v_rows.data() + j * p.value_dim, weight_j, p.value_dim, o.data());
+    }
+    fold(row, m, l, o);
+}
+
+/// Steps 1 and 2: the score matrix of a head, [queries][keys].
+void score_head(const problem& p, const std::vector<float>& q_rows, const std::vector<float>& k_rows,
+                std::vector<float>& scores) {
+    for (std::int64_t i = 0; i < p.queries; ++i) {
+        for (std::int64_t j = 0; j < p.keys; ++j) {
+            const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
+            scores[static_cast<std::size_t>(i * p.keys + j)] = p.scaling.multiply ? s * p.scaling.scale : s;
+        }
+    }
+}
+
+}  // namespace
+
+void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+               const options& how) {
+    const problem p = check_arguments(q, k, v, out, how);
+    const float_environment standard;
+    std::vector<float> scores(static_cast<std::size_t>(p.queries) * static_cast<std::size_t>(p.keys));
+
+    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+        for (std::int64_t head = 0; head < p.heads; ++head) {
+            const std::vector<float> v_rows = copy_head(v, batch, head / p.group);
+            score_head(p, copy_head(q, batch, head), copy_head(k, batch, head / p.group), scores);
+            for (std::int64_t i = 0; i < p.queries; ++i) {
+                row_state row;
+                row.o.assign(static_cast<std::size_t>(p.value_dim), 0.0F);
+                for (std::int64_t first = 0; first < p.keys; first += contract::chunk_keys) {
+                    add_chunk(p, i, first, std::min(first + contract::chunk_keys, p.keys),
+                              scores.data() + i * p.keys, v_rows, row);
+                }
+                write_row(row, batch, head, i, out, how.lse);
+            }
+        }
+    }
+}
+
+}  // namespace tilewise::reference
