@@ -72,6 +72,17 @@ endmacro()
 
 tilewise_headers(tilewise_xsimd xsimd/xsimd.hpp xsimd https://github.com/xtensor-stack/xsimd.git 13.2.0 include libxsimd-dev)
 
+if(TILEWISE_OPENMP AND NOT TARGET OpenMP::OpenMP_CXX)
+  find_package(OpenMP COMPONENTS CXX)
+  if(OpenMP_CXX_FOUND)
+    # A surrounding project links the library in directories of its own.
+    set_target_properties(OpenMP::OpenMP_CXX PROPERTIES IMPORTED_GLOBAL ON)
+  else()
+    message(STATUS "The compiler has no OpenMP; -DTILEWISE_OPENMP=OFF does without threads")
+    list(APPEND missing_dependencies libomp-dev)
+  endif()
+endif()
+
 if(TILEWISE_BUILD_TESTS)
   tilewise_headers(doctest::doctest doctest/doctest.h doctest https://github.com/doctest/doctest.git v2.4.12 "" doctest-dev)
 endif()
