@@ -1,0 +1,122 @@
+// The few vector operations that the measuring loops use, in a namespace of the instruction set.
+//
+// Plain intrinsics, not the library's own wrappers: a measure that shares code with what it measures proves
+// less.
+
+#ifndef TILEWISE_MEASURE_VECTOR_HPP
+#define TILEWISE_MEASURE_VECTOR_HPP
+
+#if defined(TILEWISE_ISA_IS_neon)
+#    include <arm_neon.h>
+#else
+#    include <immintrin.h>
+#endif
+
+#define TILEWISE_MEASURE_INLINE static inline __attribute__((always_inline))
+
+/// Before a loop over an array that is to live in registers.
+#if defined(__clang__)
+#    define TILEWISE_MEASURE_UNROLL _Pragma("unroll")
+#else
+#    define TILEWISE_MEASURE_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+namespace tilewise::measure::TILEWISE_ISA {
+
+#if defined(TILEWISE_ISA_IS_avx512)
+using vec = __m512;
+inline constexpr int lanes = 16;
+inline constexpr int chains = 24;
+TILEWISE_MEASURE_INLINE vec load(const float* from) {
+    return _mm512_loadu_ps(from);
+}
+TILEWISE_MEASURE_INLINE void store(float* to, vec value) {
+    _mm512_storeu_ps(to, value);
+}
+TILEWISE_MEASURE_INLINE vec broadcast(float value) {
+    return _mm512_set1_ps(value);
+}
+TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
+    return _mm512_add_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+/// Makes the optimiser forget what it knows of a value.
+TILEWISE_MEASURE_INLINE void forget(vec& value) {
+    asm volatile("" : "+v"(value));
+}
+#elif defined(TILEWISE_ISA_IS_avx2)
+using vec = __m256;
+inline constexpr int lanes = 8;
+inline constexpr int chains = 12;
+TILEWISE_MEASURE_INLINE vec load(const float* from) {
+    return _mm256_loadu_ps(from);
+}
+TILEWISE_MEASURE_INLINE void store(float* to, vec value) {
+    _mm256_storeu_ps(to, value);
+}
+TILEWISE_MEASURE_INLINE vec broadcast(float value) {
+    return _mm256_set1_ps(value);
+}
+TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
+    return _mm256_add_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+TILEWISE_MEASURE_INLINE void forget(vec& value) {
+    asm volatile("" : "+x"(value));
+}
+#elif defined(TILEWISE_ISA_IS_sse2)
+// No fused multiply-add: its peak is that of a multiplication and an addition.
+using vec = __m128;
+inline constexpr int lanes = 4;
+inline constexpr int chains = 12;
+TILEWISE_MEASURE_INLINE vec load(const float* from) {
+    return _mm_loadu_ps(from);
+}
+TILEWISE_MEASURE_INLINE void store(float* to, vec value) {
+    _mm_storeu_ps(to, value);
+}
+TILEWISE_MEASURE_INLINE vec broadcast(float value) {
+    return _mm_set1_ps(value);
+}
+TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
+    return _mm_add_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
+    return _mm_add_ps(_mm_mul_ps(a, b), c);
+}
+TILEWISE_MEASURE_INLINE void forget(vec& value) {
+    asm volatile("" : "+x"(value));
+}
+#elif defined(TILEWISE_ISA_IS_neon)
+using vec = float32x4_t;
+inline constexpr int lanes = 4;
+inline constexpr int chains = 24;
+TILEWISE_MEASURE_INLINE vec load(const float* from) {
+    return vld1q_f32(from);
+}
+TILEWISE_MEASURE_INLINE void store(float* to, vec value) {
+    vst1q_f32(to, value);
+}
+TILEWISE_MEASURE_INLINE vec broadcast(float value) {
+    return vdupq_n_f32(value);
+}
+TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
+    return vaddq_f32(a, b);
+}
+TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
+    return vfmaq_f32(c, a, b);
+}
+TILEWISE_MEASURE_INLINE void forget(vec& value) {
+    asm volatile("" : "+w"(value));
+}
+#else
+#    error "vector.hpp: no vector type for this instruction set"
+#endif
+
+}  // namespace tilewise::measure::TILEWISE_ISA
+
+#endif
