@@ -3,13 +3,16 @@
 #
 # cmake -D NM=<nm> -D LIBRARY=<file> -D HEADERS=<directory> -P exported_symbols.cmake
 
+cmake_minimum_required(VERSION 3.20)
+
 set(public "")
 file(GLOB headers ${HEADERS}/*.hpp)
 foreach(header IN LISTS headers)
   file(READ ${header} text)
+  string(REGEX REPLACE "#[^\n]*" "" text "${text}")
   # As far as the opening parenthesis of each declaration; the last word is the name.
   string(REPLACE ";" "," text "${text}")
-  string(REGEX MATCHALL "TILEWISE_API [^(#]*\\(" declarations "${text}")
+  string(REGEX MATCHALL "TILEWISE_API [^(]*\\(" declarations "${text}")
   foreach(declaration IN LISTS declarations)
     string(REGEX REPLACE ".*[ \n*&](.*)\\($" "\\1" name "${declaration}")
     list(APPEND public ${name})

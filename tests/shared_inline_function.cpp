@@ -3,6 +3,6 @@
 
 inline int shared_by_all(int value) { return value + 1; }
 
-int (*const keep_it)(int) = shared_by_all;
-int call_it(int value);
-int call_it(int value) { return keep_it(value); }
+// Taking its address makes the compiler emit it.
+extern int (*address_of_shared_by_all)(int);
+int (*address_of_shared_by_all)(int) = shared_by_all;

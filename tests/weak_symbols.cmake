@@ -7,6 +7,8 @@
 #
 # cmake -D NM=<nm> -D ISA=<name> -D OBJECTS=<files> -P weak_symbols.cmake
 
+cmake_minimum_required(VERSION 3.20)
+
 set(marker "(tilewise::[a-z_:]*${ISA}::|xsimd::${ISA})")
 set(failed OFF)
 foreach(object IN LISTS OBJECTS)

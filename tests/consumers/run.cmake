@@ -1,5 +1,7 @@
 # One STEP of the consumer tests: install the library, or build and run the project of that name.
 
+cmake_minimum_required(VERSION 3.20)
+
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
