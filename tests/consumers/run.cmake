@@ -30,8 +30,8 @@ if(STEP STREQUAL "install")
 elseif(STEP STREQUAL "find_package")
   build_project(-D CMAKE_PREFIX_PATH=${PREFIX})
 elseif(STEP STREQUAL "add_subdirectory")
-  # Debug, since this compiles the library once more and nothing depends on its speed.
-  build_project(-D TILEWISE_SOURCE=${LIBRARY_SOURCE} -D TILEWISE_OPENMP=${OPENMP} -D CMAKE_BUILD_TYPE=Debug)
+  # The library is compiled once more: in Debug, which is quick, and without threads, which must work, too.
+  build_project(-D TILEWISE_SOURCE=${LIBRARY_SOURCE} -D CMAKE_BUILD_TYPE=Debug -D TILEWISE_OPENMP=OFF)
 elseif(STEP STREQUAL "pkg_config")
   set(ENV{PKG_CONFIG_PATH} ${PREFIX}/${LIBRARY_DIRECTORY}/pkgconfig)
   file(MAKE_DIRECTORY ${BUILD}/${STEP})
