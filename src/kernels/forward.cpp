@@ -70,7 +70,7 @@ workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::in
         p.q = memory.take<float>(s.head_dim * width);
         p.out = memory.take<float>(round_up(s.value_dim, max_depth) * width);
         p.state = {memory.take<float>(width), memory.take<float>(width), memory.take<float>(width),
-                   memory.take<float>(width)};
+                   memory.take<float>(width), memory.take<float>(width)};
         p.visible = memory.take<key_range>(width);
         if (w.panels != nullptr) { w.panels[i] = p; }
     }
@@ -92,13 +92,13 @@ bool partly_visible(const panel& p, const chunk& c) {
 }
 
 template <int Vectors>
-void find_maximum(const float* scores, std::int64_t keys, vec (&row_maximum)[Vectors]) {
+void find_maximum(const float* scores, std::int64_t keys, float* row_maximum) {
     for (int n = 0; n < Vectors; ++n) {
         vec largest = broadcast(-__builtin_inff());
         for (std::int64_t j = 0; j < keys; ++j) {
             largest = maximum(load(scores + (j * Vectors + n) * lanes), largest);
         }
-        row_maximum[n] = largest;
+        store(row_maximum + n * lanes, largest);
     }
 }
 
@@ -109,14 +109,13 @@ void multiply_scores(float* scores, std::int64_t count, float scale) {
 /// One panel against one tile.
 template <int Vectors>
 void attend(const shape& s, const panel& p, const chunk& c, float* scores) {
-    vec row_maximum[Vectors];
-    score_tile<Vectors>(p.q, c.k.data, c.k.stride, c.keys, s.head_dim, scores, row_maximum);
+    score_tile<Vectors>(p.q, c.k.data, c.k.stride, c.keys, s.head_dim, scores, p.state.chunk);
     const std::int64_t width = static_cast<std::int64_t>(Vectors) * lanes;
     const bool partial = partly_visible(p, c);
     if (s.multiply_scores) { multiply_scores(scores, c.keys * width, s.scale); }
     if (partial) { fill_invisible(scores, width, p.visible, c.first, c.keys, -__builtin_inff()); }
-    if (partial || s.multiply_scores) { find_maximum<Vectors>(scores, c.keys, row_maximum); }
-    softmax_tile<Vectors>(scores, c.keys, s.exponent, row_maximum, p.state);
+    if (partial || s.multiply_scores) { find_maximum<Vectors>(scores, c.keys, p.state.chunk); }
+    softmax_tile<Vectors>(scores, c.keys, s.exponent, p.state);
     if (partial && !c.v_is_finite) {
         fill_invisible(scores, width, p.visible, c.first, c.keys, masked_weight);
         value_tile_carefully<Vectors>(scores, c.v.data, c.v.stride, c.keys, s.value_dim, p.state.keep,

@@ -15,11 +15,12 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// Scores of `Depth` keys, of which the first `keys` exist; the rest repeat the last one, so that nothing
 /// is read beyond it. Widens the running maximum by them.
 template <int Vectors, int Depth>
-TILEWISE_INLINE void score_keys(const float* q,  // [head_dim][Vectors * lanes]
-                                const float* k,  // [keys][stride]
-                                std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
-                                float* scores,  // [Depth][Vectors * lanes]
-                                vec (&row_maximum)[Vectors]) {
+TILEWISE_OUTLINE void score_keys(const float* q,  // [head_dim][Vectors * lanes]
+                                 const float* k,  // [keys][stride]
+                                 std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
+                                 float* scores,       // [Depth][Vectors * lanes]
+                                 float* row_maximum)  // [Vectors * lanes]
+{
     const float* key[Depth];
 #pragma GCC unroll 16
     for (int r = 0; r < Depth; ++r) { key[r] = k + (r < keys ? r : keys - 1) * stride; }
@@ -43,25 +44,27 @@ TILEWISE_INLINE void score_keys(const float* q,  // [head_dim][Vectors * lanes]
 #pragma GCC unroll 16
     for (int r = 0; r < Depth; ++r) {
 #pragma GCC unroll 3
-        for (int n = 0; n < Vectors; ++n) {
-            store(scores + (r * Vectors + n) * lanes, sum[r][n]);
-            row_maximum[n] = maximum(sum[r][n], row_maximum[n]);
-        }
+        for (int n = 0; n < Vectors; ++n) { store(scores + (r * Vectors + n) * lanes, sum[r][n]); }
+    }
+#pragma GCC unroll 3
+    for (int n = 0; n < Vectors; ++n) {
+        vec largest = load(row_maximum + n * lanes);
+#pragma GCC unroll 16
+        for (int r = 0; r < Depth; ++r) { largest = maximum(sum[r][n], largest); }
+        store(row_maximum + n * lanes, largest);
     }
 }
 
 /// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row.
 template <int Vectors>
 void score_tile(const float* q, const float* k, std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
-                float* scores, vec (&row_maximum)[Vectors]) {
+                float* scores, float* row_maximum) {
     constexpr int depth = key_depth[Vectors];
-    vec largest[Vectors];
-    for (int n = 0; n < Vectors; ++n) { largest[n] = broadcast(-__builtin_inff()); }
+    for (int n = 0; n < Vectors; ++n) { store(row_maximum + n * lanes, broadcast(-__builtin_inff())); }
     for (std::int64_t j = 0; j < keys; j += depth) {
         score_keys<Vectors, depth>(q, k + j * stride, stride, keys - j, head_dim,
-                                   scores + j * Vectors * lanes, largest);
+                                   scores + j * Vectors * lanes, row_maximum);
     }
-    for (int n = 0; n < Vectors; ++n) { row_maximum[n] = largest[n]; }
 }
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

@@ -10,6 +10,8 @@
 #include <xsimd/xsimd.hpp>
 
 #define TILEWISE_INLINE inline __attribute__((always_inline))
+/// For micro-kernels: on its own, the compiler has all registers for it and spills none.
+#define TILEWISE_OUTLINE __attribute__((noinline))
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
@@ -138,21 +140,43 @@ TILEWISE_INLINE vec to_float(int_vec value) {
     return xsimd::batch_cast<float>(value);
 }
 
-/// Where `exponents` are integers k + power_bias with -126 <= k <= 127: 2^k. The bias moves k, with the
-/// exponent bias 127, into the lowest bits of the significand; the shift moves it on and drops the rest.
-inline constexpr float power_bias = 0x1p23F + 127.0F;
-TILEWISE_INLINE vec power_of_two(vec exponents) {
-    return float_of_bits(bits_of(exponents) << 23);
-}
-
-/// value where !(key < limit), else +0. (A NaN value stays where the key is NaN.)
+/// value where !(key < limit), else +0. (Where the key is NaN, the value stays.)
 TILEWISE_INLINE vec zero_where_less(vec key, vec limit, vec value) {
 #if defined(TILEWISE_ISA_IS_avx512)
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(key, limit, _CMP_NLT_UQ), value);
+#elif defined(TILEWISE_ISA_IS_avx2)
+    return _mm256_and_ps(_mm256_cmp_ps(key, limit, _CMP_NLT_UQ), value);
+#elif defined(TILEWISE_ISA_IS_sse2)
+    return _mm_and_ps(_mm_cmpnlt_ps(key, limit), value);
 #else
     return xsimd::select(key < limit, vec(0.0F), value);
 #endif
 }
+
+// Exact scaling by powers of two. `scale_base(m)` prepares m; `value * 2^(r - m)`, for integers r and m with
+// -126 <= lowest <= r - m <= 127 and +0 where r - m < lowest, is then scale_or_zero(value, r, base, lowest).
+#if defined(TILEWISE_ISA_IS_avx512)
+TILEWISE_INLINE vec scale_base(vec m) {
+    return m;
+}
+TILEWISE_INLINE vec scale_or_zero(vec value, vec r, vec base, float lowest) {
+    const vec exponent = r - base;
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(exponent, broadcast(lowest), _CMP_NLT_UQ), value,
+                                  exponent);
+}
+#else
+/// Moves the exponent, with its bias of 127, into the lowest bits of the significand; a shift then moves it
+/// on into its place, and drops the rest.
+inline constexpr float power_bias = 0x1p23F + 127.0F;
+TILEWISE_INLINE vec scale_base(vec m) {
+    return m - broadcast(power_bias);
+}
+TILEWISE_INLINE vec scale_or_zero(vec value, vec r, vec base, float lowest) {
+    const vec exponent = r - base;
+    const vec power = float_of_bits(bits_of(exponent) << 23);
+    return zero_where_less(exponent, broadcast(lowest + power_bias), value * power);
+}
+#endif
 
 }  // namespace tilewise::kernels::TILEWISE_ISA
 

@@ -14,51 +14,69 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// The running state of a panel's rows, and the factors of its last fold; each [Vectors * lanes].
 struct row_state {
     float* maximum;  ///< m: an integer, or -inf
+    float* chunk;    ///< the largest score of the chunk
     float* sum;      ///< l
     float* keep;     ///< a: what the sums so far are multiplied by
     float* take;     ///< b: what the chunk's sums are multiplied by
 };
 
-/// 2^f for |f| <= 1.
-TILEWISE_INLINE vec exp2_fraction(vec f) {
-    const auto& e = contract::exp2_coefficients;
-    vec p = fma(f, broadcast(e[5]), broadcast(e[4]));
-    p = fma(f, p, broadcast(e[3]));
-    p = fma(f, p, broadcast(e[2]));
-    p = fma(f, p, broadcast(e[1]));
-    p = fma(f, p, broadcast(e[0]));
-    return fma(f, p, broadcast(1.0F));
-}
-
 /// 2^exponent, +0 where the exponent is below -126.
 TILEWISE_INLINE vec fold_factor(vec exponent) {
-    const vec power = power_of_two(exponent + broadcast(power_bias));
-    return zero_where_less(exponent, broadcast(contract::fold_min_exponent), power);
+    return scale_or_zero(broadcast(1.0F), exponent, scale_base(broadcast(0.0F)), contract::fold_min_exponent);
 }
 
-/// The weight of a score whose row's |m_c| is below contract::careful_maximum. `shift` is m_c - power_bias.
-TILEWISE_INLINE vec weigh(vec score, vec c, vec shift) {
-    const vec rounder = broadcast(contract::rounding_shift);
-    const vec r = fma(score, c, rounder) - rounder;
-    const vec p = exp2_fraction(fma(score, c, -r));
-    const vec exponent = r - shift;
-    return zero_where_less(exponent, broadcast(contract::weight_min_exponent + power_bias),
-                           p * power_of_two(exponent));
+/// r of contract step 3.
+TILEWISE_INLINE vec round_score(vec score, vec c) {
+    const vec shift = broadcast(contract::rounding_shift);
+    return fma(score, c, shift) - shift;
 }
 
-/// The same for any m_c.
-TILEWISE_INLINE vec weigh_carefully(vec score, vec c, vec chunk_maximum) {
-    const vec rounder = broadcast(contract::rounding_shift);
+/// The weights of a row of scores, where |m_c| is below contract::careful_maximum; `base` is the
+/// scale_base of m_c. Step by step over all vectors: with one vector after the other, the chain of
+/// dependent instructions is longer than what the processor can look ahead.
+template <int Vectors>
+TILEWISE_INLINE void weigh(vec (&score)[Vectors], vec c, const vec (&base)[Vectors]) {
+    const auto& e = contract::exp2_coefficients;
+    vec r[Vectors];
+    vec f[Vectors];
+    vec p[Vectors];
+#pragma GCC unroll 3
+    for (int n = 0; n < Vectors; ++n) { r[n] = round_score(score[n], c); }
+#pragma GCC unroll 3
+    for (int n = 0; n < Vectors; ++n) { f[n] = fma(score[n], c, -r[n]); }
+#pragma GCC unroll 3
+    for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], broadcast(e[5]), broadcast(e[4])); }
+#pragma GCC unroll 4
+    for (int i = 3; i >= 0; --i) {
+#pragma GCC unroll 3
+        for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], p[n], broadcast(e[i])); }
+    }
+#pragma GCC unroll 3
+    for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], p[n], broadcast(1.0F)); }
+#pragma GCC unroll 3
+    for (int n = 0; n < Vectors; ++n) {
+        score[n] = scale_or_zero(p[n], r[n], base[n], contract::weight_min_exponent);
+    }
+}
+
+/// The same for any m_c (given as it is).
+template <int Vectors>
+TILEWISE_INLINE void weigh_carefully(vec (&score)[Vectors], vec c, const vec (&chunk_maximum)[Vectors]) {
+    const auto& e = contract::exp2_coefficients;
     const vec one = broadcast(1.0F);
-    const mask careful = absolute(chunk_maximum) >= broadcast(contract::careful_maximum);
-    const vec r = select(careful, nearest(score * c), fma(score, c, rounder) - rounder);
-    vec f = fma(score, c, -r);
-    f = select(careful && (f > one), one, f);
-    f = select(careful && (f < -one), -one, f);
-    const vec exponent = r - chunk_maximum;
-    const vec power = power_of_two(exponent + broadcast(power_bias));
-    return zero_where_less(exponent, broadcast(contract::weight_min_exponent),
-                           exp2_fraction(f) * select(exponent == exponent, power, exponent));
+    for (int n = 0; n < Vectors; ++n) {
+        const mask careful = absolute(chunk_maximum[n]) >= broadcast(contract::careful_maximum);
+        const vec r = select(careful, nearest(score[n] * c), round_score(score[n], c));
+        vec f = fma(score[n], c, -r);
+        f = select(careful && (f > one), one, f);
+        f = select(careful && (f < -one), -one, f);
+        vec p = broadcast(e[5]);
+        for (int i = 4; i >= 0; --i) { p = fma(f, p, broadcast(e[i])); }
+        p = fma(f, p, one);
+        const vec exponent = r - chunk_maximum[n];  // may be NaN, and so is the weight then
+        p = scale_or_zero(p, exponent, scale_base(broadcast(0.0F)), contract::weight_min_exponent);
+        score[n] = select(exponent == exponent, p, exponent);
+    }
 }
 
 template <int Vectors, bool Careful>
@@ -66,20 +84,26 @@ TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
                                 std::int64_t keys, float exponent, const vec (&chunk_maximum)[Vectors],
                                 vec (&chunk_sum)[Vectors]) {
     const vec c = broadcast(exponent);
-    vec shift[Vectors];
+    vec base[Vectors];
     vec sum[Vectors];
     for (int n = 0; n < Vectors; ++n) {
-        shift[n] = Careful ? chunk_maximum[n] : chunk_maximum[n] - broadcast(power_bias);
+        base[n] = Careful ? chunk_maximum[n] : scale_base(chunk_maximum[n]);
         sum[n] = broadcast(0.0F);
     }
     for (std::int64_t j = 0; j < keys; ++j) {
+        float* const row = tile + j * Vectors * lanes;
+        vec weight[Vectors];
+#pragma GCC unroll 3
+        for (int n = 0; n < Vectors; ++n) { weight[n] = load(row + n * lanes); }
+        if constexpr (Careful) {
+            weigh_carefully<Vectors>(weight, c, base);
+        } else {
+            weigh<Vectors>(weight, c, base);
+        }
 #pragma GCC unroll 3
         for (int n = 0; n < Vectors; ++n) {
-            float* const place = tile + (j * Vectors + n) * lanes;
-            const vec weight =
-                Careful ? weigh_carefully(load(place), c, shift[n]) : weigh(load(place), c, shift[n]);
-            store(place, weight);
-            sum[n] = sum[n] + weight;
+            store(row + n * lanes, weight[n]);
+            sum[n] = sum[n] + weight[n];
         }
     }
     for (int n = 0; n < Vectors; ++n) { chunk_sum[n] = sum[n]; }
@@ -87,14 +111,13 @@ TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
 
 /// Turns the scores of a tile into weights, and folds their sum into the state.
 template <int Vectors>
-void softmax_tile(float* tile, std::int64_t keys, float exponent, const vec (&row_maximum)[Vectors],
-                  const row_state& state) {
+void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_state& state) {
     const vec lowest = broadcast(-__builtin_inff());
     vec chunk_maximum[Vectors];
     vec shift[Vectors];
     bool careful = false;
     for (int n = 0; n < Vectors; ++n) {
-        chunk_maximum[n] = ceiling(row_maximum[n] * broadcast(exponent));
+        chunk_maximum[n] = ceiling(load(state.chunk + n * lanes) * broadcast(exponent));
         shift[n] = select(chunk_maximum[n] == lowest, broadcast(0.0F), chunk_maximum[n]);
         careful = careful || any(absolute(shift[n]) >= broadcast(contract::careful_maximum));
     }

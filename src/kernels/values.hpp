@@ -13,11 +13,11 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 /// `Depth` columns of V: the chunk's weighted sums from zero, folded into the output so far.
 template <int Vectors, int Depth>
-TILEWISE_INLINE void sum_columns(const float* weights,  // [keys][Vectors * lanes]
-                                 const float* v,        // [keys][stride], Depth columns from here
-                                 std::int64_t stride, std::int64_t keys, const float* keep,
-                                 const float* take,  // [Vectors * lanes]
-                                 float* out)         // [Depth][Vectors * lanes]
+TILEWISE_OUTLINE void sum_columns(const float* weights,  // [keys][Vectors * lanes]
+                                  const float* v,        // [keys][stride], Depth columns from here
+                                  std::int64_t stride, std::int64_t keys, const float* keep,
+                                  const float* take,  // [Vectors * lanes]
+                                  float* out)         // [Depth][Vectors * lanes]
 {
     vec sum[Depth][Vectors];
 #pragma GCC unroll 16
