@@ -25,9 +25,9 @@ struct naive_kernels {
     /// packed_floats(head_dim).
     void (*scores)(const float* q, const float* k, float* scores, std::int64_t score_stride,
                    std::int64_t rows, std::int64_t n_keys, std::int64_t head_dim, float scale, float* packed);
-    /// One row of scores, of which the first `visible` count and the others are masked with -inf, becomes
-    /// exp(score - max). Returns the sum.
-    float (*softmax)(float* scores, std::int64_t visible, std::int64_t n_keys);
+    /// One row of scores becomes exp(score - max); those from `visible` on are masked with -inf first.
+    /// `columns`, a multiple of 16, counts the padding that rounds n_keys up. Returns the sum.
+    float (*softmax)(float* scores, std::int64_t visible, std::int64_t columns);
     /// out[rows, value_dim] = weights[rows, n_keys] * v[n_keys, value_dim].
     void (*values)(const float* weights, const float* v, float* out, std::int64_t score_stride,
                    std::int64_t rows, std::int64_t n_keys, std::int64_t value_dim);

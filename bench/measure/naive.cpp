@@ -17,12 +17,17 @@
 namespace tilewise::measure {
 namespace {
 
-/// Rows one cache line longer than a multiple of 4 KiB, so that the same column of many rows does not fall
-/// into one set of the cache.
+constexpr std::int64_t line = 16;  // floats of a cache line
+
+std::int64_t columns_for(std::int64_t n_keys) {
+    return (n_keys + line - 1) / line * line;
+}
+
+/// Rows are not a multiple of 4 KiB apart, or the same column of many rows would fall into one set of the
+/// cache.
 std::int64_t score_stride_for(std::int64_t n_keys) {
-    constexpr std::int64_t line = 16;
-    const std::int64_t rounded = (n_keys + line - 1) / line * line;
-    return rounded % 1024 == 0 ? rounded + line : rounded;
+    const std::int64_t columns = columns_for(n_keys);
+    return columns % 1024 == 0 ? columns + line : columns;
 }
 
 std::int64_t packed_floats_for(const naive_shape& shape, naive_products products, isa which) {
@@ -146,7 +151,7 @@ void naive_attention::attend_rows(const float* q, const float* k, const float* v
     for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t last_seen = s.causal ? first + row + s.n_keys - s.n_queries : s.n_keys - 1;
         const std::int64_t visible = std::clamp<std::int64_t>(last_seen + 1, 0, s.n_keys);
-        const float sum = kernels.softmax(scores + row * score_stride_, visible, s.n_keys);
+        const float sum = kernels.softmax(scores + row * score_stride_, visible, columns_for(s.n_keys));
         inverse_sums[static_cast<std::size_t>(row)] = visible == 0 ? 0.0F : 1.0F / sum;
     }
 

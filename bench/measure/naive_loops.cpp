@@ -1,7 +1,7 @@
 // The vector loops of the naive opponent; compiled once per instruction set, with contraction allowed.
 //
-// They are what a competent person writes without a BLAS: blocked so that accumulators stay in registers,
-// and the softmax left to the compiler's vectoriser.
+// They are what a competent person writes without a BLAS: products blocked so that their accumulators stay
+// in registers, and a softmax in two passes over the row.
 
 #include <cstdint>
 
@@ -114,40 +114,59 @@ void values(const float* weights, const float* v, float* out, std::int64_t score
     }
 }
 
-/// e^x for x <= 0, with an error of a few ulp; 0 below -87, where the result would be subnormal. Written so
-/// that the compiler can vectorise a loop of it.
-TILEWISE_MEASURE_INLINE float exponential(float x) {
-    const float bounded = x < -87.0F ? -87.0F : x;
-    const float shifted = bounded * 0x1.715476p+0F + 0x1.8p23F;
-    const float whole = shifted - 0x1.8p23F;
-    const float rest = (bounded - whole * 0.693359375F) + whole * 2.12194440e-4F;
-    // The polynomial of Cephes' expf (Stephen L. Moshier), for |rest| <= ln(2) / 2.
-    float y = 1.9875691500e-4F;
-    y = y * rest + 1.3981999507e-3F;
-    y = y * rest + 8.3334519073e-3F;
-    y = y * rest + 4.1665795894e-2F;
-    y = y * rest + 1.6666665459e-1F;
-    y = y * rest + 5.0000001201e-1F;
-    y = y * rest * rest + rest + 1.0F;
-    const auto exponent = __builtin_bit_cast(std::int32_t, shifted) << 23;
-    const float result = __builtin_bit_cast(float, __builtin_bit_cast(std::int32_t, y) + exponent);
-    return x < -87.0F ? 0.0F : result;
+/// e^x for x <= 0, with an error of a few ulp; 0 below -87, where the result would be subnormal. The
+/// polynomial is that of Cephes' expf (Stephen L. Moshier).
+TILEWISE_MEASURE_INLINE vec exponential(vec x) {
+    const vec lowest = broadcast(-87.0F);
+    const vec bounded = maximum(x, lowest);
+    const vec shifted = multiply_add(bounded, broadcast(0x1.715476p+0F), broadcast(0x1.8p23F));
+    const vec whole = subtract(shifted, broadcast(0x1.8p23F));
+    const vec rest = multiply_add(whole, broadcast(2.12194440e-4F),
+                                  multiply_add(whole, broadcast(-0.693359375F), bounded));
+    vec y = broadcast(1.9875691500e-4F);
+    y = multiply_add(y, rest, broadcast(1.3981999507e-3F));
+    y = multiply_add(y, rest, broadcast(8.3334519073e-3F));
+    y = multiply_add(y, rest, broadcast(4.1665795894e-2F));
+    y = multiply_add(y, rest, broadcast(1.6666665459e-1F));
+    y = multiply_add(y, rest, broadcast(5.0000001201e-1F));
+    y = multiply_add(y, rest, broadcast(1.0F));
+    y = multiply_add(y, rest, broadcast(1.0F));
+    return zero_where_less(x, lowest, scale_by_power(y, shifted));
 }
 
-float softmax(float* row, std::int64_t visible, std::int64_t n_keys) {
-    for (std::int64_t j = visible; j < n_keys; ++j) { row[j] = visible > 0 ? -__builtin_inff() : 0.0F; }
-    if (visible == 0) { return 0.0F; }
-    float largest = -__builtin_inff();
-#pragma omp simd reduction(max : largest)
-    for (std::int64_t j = 0; j < n_keys; ++j) { largest = row[j] > largest ? row[j] : largest; }
-    float sum = 0.0F;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < n_keys; ++j) {
-        const float weight = exponential(row[j] - largest);
-        row[j] = weight;
-        sum += weight;
+float sum_of(vec values) {
+    float stored[lanes];
+    store(stored, values);
+    float total = 0.0F;
+    for (const float value : stored) { total += value; }
+    return total;
+}
+
+float largest_of(vec values) {
+    float stored[lanes];
+    store(stored, values);
+    float largest = stored[0];
+    for (const float value : stored) { largest = value > largest ? value : largest; }
+    return largest;
+}
+
+float softmax(float* row, std::int64_t visible, std::int64_t columns_in_row) {
+    for (std::int64_t j = visible; j < columns_in_row; ++j) {
+        row[j] = visible > 0 ? -__builtin_inff() : 0.0F;
     }
-    return sum;
+    if (visible == 0) { return 0.0F; }
+    vec largest = load(row);
+    for (std::int64_t j = lanes; j < columns_in_row; j += lanes) {
+        largest = maximum(largest, load(row + j));
+    }
+    largest = broadcast(largest_of(largest));
+    vec sum = broadcast(0.0F);
+    for (std::int64_t j = 0; j < columns_in_row; j += lanes) {
+        const vec weights = exponential(subtract(load(row + j), largest));
+        store(row + j, weights);
+        sum = add(sum, weights);
+    }
+    return sum_of(sum);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // The few vector operations that the measuring loops use, in a namespace of the instruction set.
 //
 // Plain intrinsics, not the library's own wrappers: a measure that shares code with what it measures proves
-// less.
+// less. Of those whose names do not tell:
+//   zero_where_less(x, limit, value)  value, or 0 in lanes where x < limit;
+//   scale_by_power(value, shifted)    value * 2^n, where shifted = n + 1.5 * 2^23;
+//   forget(value)                     makes the optimiser forget what it knows of a value.
 
 #ifndef TILEWISE_MEASURE_VECTOR_HPP
 #define TILEWISE_MEASURE_VECTOR_HPP
@@ -39,10 +42,22 @@ TILEWISE_MEASURE_INLINE vec broadcast(float value) {
 TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
     return _mm512_add_ps(a, b);
 }
+TILEWISE_MEASURE_INLINE vec maximum(vec a, vec b) {
+    return _mm512_max_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec subtract(vec a, vec b) {
+    return _mm512_sub_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec zero_where_less(vec x, vec limit, vec value) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), value);
+}
+TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
+    const __m512i exponents = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(value), exponents));
+}
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
     return _mm512_fmadd_ps(a, b, c);
 }
-/// Makes the optimiser forget what it knows of a value.
 TILEWISE_MEASURE_INLINE void forget(vec& value) {
     asm volatile("" : "+v"(value));
 }
@@ -61,6 +76,19 @@ TILEWISE_MEASURE_INLINE vec broadcast(float value) {
 }
 TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
     return _mm256_add_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec maximum(vec a, vec b) {
+    return _mm256_max_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec subtract(vec a, vec b) {
+    return _mm256_sub_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec zero_where_less(vec x, vec limit, vec value) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, limit, _CMP_LT_OQ), value);
+}
+TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
+    const __m256i exponents = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(value), exponents));
 }
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
     return _mm256_fmadd_ps(a, b, c);
@@ -85,6 +113,19 @@ TILEWISE_MEASURE_INLINE vec broadcast(float value) {
 TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
     return _mm_add_ps(a, b);
 }
+TILEWISE_MEASURE_INLINE vec maximum(vec a, vec b) {
+    return _mm_max_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec subtract(vec a, vec b) {
+    return _mm_sub_ps(a, b);
+}
+TILEWISE_MEASURE_INLINE vec zero_where_less(vec x, vec limit, vec value) {
+    return _mm_andnot_ps(_mm_cmplt_ps(x, limit), value);
+}
+TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
+    const __m128i exponents = _mm_slli_epi32(_mm_castps_si128(shifted), 23);
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(value), exponents));
+}
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
     return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
@@ -106,6 +147,19 @@ TILEWISE_MEASURE_INLINE vec broadcast(float value) {
 }
 TILEWISE_MEASURE_INLINE vec add(vec a, vec b) {
     return vaddq_f32(a, b);
+}
+TILEWISE_MEASURE_INLINE vec maximum(vec a, vec b) {
+    return vmaxq_f32(a, b);
+}
+TILEWISE_MEASURE_INLINE vec subtract(vec a, vec b) {
+    return vsubq_f32(a, b);
+}
+TILEWISE_MEASURE_INLINE vec zero_where_less(vec x, vec limit, vec value) {
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(value), vcltq_f32(x, limit)));
+}
+TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
+    const int32x4_t exponents = vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(value), exponents));
 }
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) {
     return vfmaq_f32(c, a, b);
