@@ -145,8 +145,18 @@ key_range seen_keys(const panel& p, std::int64_t start) {
     return {larger(start, p.range.some.first), smaller(start + contract::chunk_keys, p.range.some.last)};
 }
 
+/// While panel `i` of a chunk is computed, its share of the next chunk is on its way: the processor's own
+/// prefetchers do not see that far, since a chunk of K and one of V are used in turn.
+void prefetch_share(const shape& s, const task& t, const workspace& w, std::int64_t next, std::int64_t i) {
+    const std::int64_t keys = smaller(s.keys - next, contract::chunk_keys);
+    const std::int64_t begin = keys * i / w.panel_count;
+    const std::int64_t end = keys * (i + 1) / w.panel_count;
+    prefetch_rows(t.k, next + begin, end - begin, s.head_dim);
+    prefetch_rows(t.v, next + begin, end - begin, s.value_dim);
+}
+
 /// All panels of a task against the chunk that starts at key `start`.
-void attend_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start) {
+void attend_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start, std::int64_t end) {
     key_range seen{INT64_MAX, 0};
     bool partial = false;
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
@@ -169,6 +179,8 @@ void attend_chunk(const shape& s, const task& t, const workspace& w, std::int64_
                       {k.data + skip * k.stride, k.stride},
                       {v.data + skip * v.stride, v.stride},
                       finite};
+        const std::int64_t next = start + contract::chunk_keys;
+        if (next < end) { prefetch_share(s, t, w, next, i); }
         attend(s, w.panels[i], c, w.tiles.scores);
     }
 }
@@ -185,7 +197,7 @@ void forward(const shape& s, const task& t, std::byte* scratch) {
     }
     for (std::int64_t start = seen.first / contract::chunk_keys * contract::chunk_keys; start < seen.last;
          start += contract::chunk_keys) {
-        attend_chunk(s, t, w, start);
+        attend_chunk(s, t, w, start, seen.last);
     }
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         divide_rows(s, w.panels[i]);

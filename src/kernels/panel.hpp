@@ -26,26 +26,64 @@ struct panel {
     panel_range range;
 };
 
+/// Where a row of the task is: query token, and head of the group. Counted on, since dividing is slow.
+class row_position {
+public:
+    row_position(std::int64_t row, std::int64_t group)
+        : token_(row / group), head_(row % group), group_(group) {}
+    void advance() {
+        if (++head_ == group_) {
+            head_ = 0;
+            ++token_;
+        }
+    }
+    [[nodiscard]] std::int64_t token() const { return token_; }
+    template <class Group>
+    [[nodiscard]] auto* row_of(const Group& rows) const {
+        return rows.data + token_ * rows.token_stride + head_ * rows.head_stride;
+    }
+
+private:
+    std::int64_t token_;
+    std::int64_t head_;
+    std::int64_t group_;
+};
+
+/// Whether four rows from `first` on are evenly spaced, their elements side by side.
+TILEWISE_INLINE bool four_even_rows(const float* const* rows, std::int64_t element_stride) {
+    const std::ptrdiff_t step = rows[1] - rows[0];
+    return element_stride == 1 && rows[2] - rows[1] == step && rows[3] - rows[2] == step;
+}
+
 /// Query rows to lanes; lanes without a row are 0.
 inline void load_queries(const shape& s, const group_in& q, panel& p) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    for (std::int64_t r = 0; r < width; ++r) {
-        if (r >= p.rows) {
-            for (std::int64_t i = 0; i < s.head_dim; ++i) { p.q[i * width + r] = 0.0F; }
-            continue;
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < width; r += 4) {
+        const float* rows[4];
+        const std::int64_t count = larger(smaller(p.rows - r, 4), 0);
+        for (std::int64_t n = 0; n < count; ++n, at.advance()) { rows[n] = at.row_of(q); }
+        std::int64_t done = 0;
+        if (count == 4 && four_even_rows(rows, q.element_stride)) {
+            for (; done + 4 <= s.head_dim; done += 4) {
+                transpose_4x4(rows[0] + done, rows[1] - rows[0], p.q + done * width + r, width);
+            }
         }
-        const std::int64_t row = p.first_row + r;
-        const float* const from = q.data + row / s.group * q.token_stride + row % s.group * q.head_stride;
-        for (std::int64_t i = 0; i < s.head_dim; ++i) { p.q[i * width + r] = from[i * q.element_stride]; }
+        for (; done < s.head_dim; ++done) {
+            for (std::int64_t n = 0; n < 4; ++n) {
+                p.q[done * width + r + n] = n < count ? rows[n][done * q.element_stride] : 0.0F;
+            }
+        }
     }
 }
 
 /// The state before the first chunk, and what each row sees.
 inline void start_rows(const shape& s, panel& p) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; ++r) {
-        const std::int64_t row = p.first_row + smaller(r, p.rows - 1);
-        p.visible[r] = visible_keys(s, row / s.group);
+        p.visible[r] = visible_keys(s, at.token());
+        if (r + 1 < p.rows) { at.advance(); }
         p.state.maximum[r] = -__builtin_inff();
         p.state.sum[r] = 0.0F;
     }
@@ -75,16 +113,24 @@ inline void divide_rows(const shape& s, panel& p) {
 /// Lanes to output rows, and lse (which divide_rows left in state.keep) where it is wanted.
 inline void store_rows(const shape& s, const task& t, const panel& p) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    for (std::int64_t r = 0; r < p.rows; ++r) {
-        const std::int64_t row = p.first_row + r;
-        const std::int64_t token = row / s.group;
-        const std::int64_t head = row % s.group;
-        float* const to = t.out.data + token * t.out.token_stride + head * t.out.head_stride;
-        for (std::int64_t x = 0; x < s.value_dim; ++x) {
-            to[x * t.out.element_stride] = p.out[x * width + r];
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; r += 4) {
+        float* rows[4];
+        const std::int64_t count = smaller(p.rows - r, 4);
+        for (std::int64_t n = 0; n < count; ++n, at.advance()) {
+            rows[n] = at.row_of(t.out);
+            if (t.lse.data != nullptr) { *at.row_of(t.lse) = p.state.keep[r + n]; }
         }
-        if (t.lse.data != nullptr) {
-            t.lse.data[token * t.lse.token_stride + head * t.lse.head_stride] = p.state.keep[r];
+        std::int64_t done = 0;
+        if (count == 4 && four_even_rows(rows, t.out.element_stride)) {
+            for (; done + 4 <= s.value_dim; done += 4) {
+                transpose_4x4(p.out + done * width + r, width, rows[0] + done, rows[1] - rows[0]);
+            }
+        }
+        for (; done < s.value_dim; ++done) {
+            for (std::int64_t n = 0; n < count; ++n) {
+                rows[n][done * t.out.element_stride] = p.out[done * width + r + n];
+            }
         }
     }
 }

@@ -55,6 +55,26 @@ TILEWISE_INLINE vec broadcast(float value) {
     return vec(value);
 }
 
+/// Four floats, on every instruction set, for moving data only.
+using four = float __attribute__((vector_size(16), aligned(4), may_alias));
+
+/// to[i * to_stride + j] = from[j * from_stride + i] for i and j from 0 to 3.
+TILEWISE_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, float* to,
+                                   std::int64_t to_stride) {
+    const four a = *reinterpret_cast<const four*>(from);
+    const four b = *reinterpret_cast<const four*>(from + from_stride);
+    const four c = *reinterpret_cast<const four*>(from + 2 * from_stride);
+    const four d = *reinterpret_cast<const four*>(from + 3 * from_stride);
+    const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *reinterpret_cast<four*>(to) = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    *reinterpret_cast<four*>(to + to_stride) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    *reinterpret_cast<four*>(to + 2 * to_stride) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    *reinterpret_cast<four*>(to + 3 * to_stride) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+}
+
 /// a * b + c, rounded once. xsimd 8.1 has none for AVX-512 (its xsimd::fma multiplies and adds there), and
 /// SSE2 has no such instruction.
 #if defined(TILEWISE_ISA_IS_avx512)

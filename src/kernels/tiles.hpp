@@ -62,6 +62,15 @@ TILEWISE_INLINE tile load_tile(const rows_in& rows, std::int64_t first, std::int
     return {scratch, tile_stride(dim)};
 }
 
+/// Starts moving rows to the second-level cache.
+inline void prefetch_rows(const rows_in& rows, std::int64_t first, std::int64_t count, std::int64_t dim) {
+    if (rows.element_stride != 1) { return; }
+    for (std::int64_t j = first; j < first + count; ++j) {
+        const float* const row = rows.data + j * rows.token_stride;
+        for (std::int64_t i = 0; i < dim; i += line_floats) { __builtin_prefetch(row + i, 0, 2); }
+    }
+}
+
 /// Whether no element of a tile is infinite or NaN.
 inline bool all_finite(const tile& rows, std::int64_t count, std::int64_t dim) {
     bool finite = true;
