@@ -30,9 +30,7 @@ struct attention_case {
     std::uint64_t seed = 1;
 
     /// Multiply-adds of one computation, were nothing masked.
-    [[nodiscard]] std::int64_t work() const {
-        return batch * heads * queries * keys * (key_dim + value_dim);
-    }
+    [[nodiscard]] std::int64_t work() const { return batch * heads * queries * keys * (key_dim + value_dim); }
 };
 
 std::string show(const attention_case& which);

@@ -23,12 +23,28 @@ constexpr float smallest = std::numeric_limits<float>::denorm_min();
 std::vector<attention_case> shapes() {
     std::vector<attention_case> made;
     for (const auto causal : all_causal) {
-        made.push_back({.heads = 2, .kv_heads = 1, .queries = 61, .keys = 290, .key_dim = 24, .value_dim = 24,
+        made.push_back({.heads = 2,
+                        .kv_heads = 1,
+                        .queries = 61,
+                        .keys = 290,
+                        .key_dim = 24,
+                        .value_dim = 24,
                         .causal = causal});
-        made.push_back({.batch = 2, .queries = 150, .keys = 131, .key_dim = 7, .value_dim = 33, .causal = causal});
-        made.push_back({.heads = 3, .kv_heads = 3, .queries = 1, .keys = 400, .key_dim = 64, .value_dim = 65,
+        made.push_back(
+            {.batch = 2, .queries = 150, .keys = 131, .key_dim = 7, .value_dim = 33, .causal = causal});
+        made.push_back({.heads = 3,
+                        .kv_heads = 3,
+                        .queries = 1,
+                        .keys = 400,
+                        .key_dim = 64,
+                        .value_dim = 65,
                         .causal = causal});
-        made.push_back({.heads = 3, .kv_heads = 1, .queries = 5, .keys = 3, .key_dim = 3, .value_dim = 2,
+        made.push_back({.heads = 3,
+                        .kv_heads = 1,
+                        .queries = 5,
+                        .keys = 3,
+                        .key_dim = 3,
+                        .value_dim = 2,
                         .causal = causal});
     }
     return made;
@@ -66,21 +82,23 @@ void plant(const owned_tensor& into, count token, count place, float value) {
 }  // namespace
 
 TEST_CASE("extremes: scales") {
-    for (const float scale : {0.0F, -0.0F, 1.0F, -1.0F, 3.0F, 1e3F, 1e6F, 1e10F, 1e30F, -1e30F, largest, -largest, 1e-6F,
-                              1e-30F, smallest_normal, smallest, -smallest, 1e-42F, 2.4e38F}) {
+    for (const float scale :
+         {0.0F, -0.0F, 1.0F, -1.0F, 3.0F, 1e3F, 1e6F, 1e10F, 1e30F, -1e30F, largest, -largest, 1e-6F, 1e-30F,
+          smallest_normal, smallest, -smallest, 1e-42F, 2.4e38F}) {
         check_changed([=](attention_case& which, const inputs&) { which.scale = scale; });
     }
 }
 
 TEST_CASE("extremes: sizes of q, from denormal products to overflow") {
-    for (const float size : {0.0F, 1e-44F, 1e-38F, 1e-20F, 1e-3F, 30.0F, 1e3F, 1e5F, 1e6F, 1e7F, 1e8F, 1e9F, 1e10F,
-                             1e20F, 1e30F, 1e37F, 1e38F}) {
+    for (const float size : {0.0F, 1e-44F, 1e-38F, 1e-20F, 1e-3F, 30.0F, 1e3F, 1e5F, 1e6F, 1e7F, 1e8F, 1e9F,
+                             1e10F, 1e20F, 1e30F, 1e37F, 1e38F}) {
         check_changed([=](attention_case&, const inputs& given) { multiply(given.q, size); });
     }
 }
 
 TEST_CASE("extremes: sizes of v, from denormal to overflow") {
-    for (const float size : {0.0F, -0.0F, smallest, 1e-42F, smallest_normal, 1e-30F, 1e30F, 1e37F, 0.28F * largest}) {
+    for (const float size :
+         {0.0F, -0.0F, smallest, 1e-42F, smallest_normal, 1e-30F, 1e30F, 1e37F, 0.28F * largest}) {
         check_changed([=](attention_case&, const inputs& given) { multiply(given.v, size); });
     }
 }
@@ -139,7 +157,8 @@ TEST_CASE("extremes: all keys are equal") {
 
 TEST_CASE("extremes: a special value at one place") {
     constexpr std::array places = {0, 1, 15, 16, 63, 127, 128, 130, 255, 256, 289};
-    for (const float value : {infinity, -infinity, nan, from_bits(0xffc12345U), from_bits(0x7f800001U), largest}) {
+    for (const float value :
+         {infinity, -infinity, nan, from_bits(0xffc12345U), from_bits(0x7f800001U), largest}) {
         for (const count token : places) {
             const count place = token;  // a different element each time
             check_changed([=](attention_case&, const inputs& given) { plant(given.k, token, place, value); });
@@ -171,13 +190,15 @@ TEST_CASE("extremes: scores that are all -inf, or +inf, or both") {
 }
 
 TEST_CASE("extremes: random mixtures of special and ordinary values") {
-    constexpr std::array specials = {0.0F,      -0.0F,    infinity,         -infinity, nan,    largest, -largest,
-                                     smallest, -smallest, smallest_normal, 1.0F,      1e20F, -1e20F,  1e-20F};
+    constexpr std::array specials = {0.0F,    -0.0F,    infinity, -infinity, nan,
+                                     largest, -largest, smallest, -smallest, smallest_normal,
+                                     1.0F,    1e20F,    -1e20F,   1e-20F};
     random_source random(99);
     const count rounds = by_effort(5, 12, 40);
     for (count round = 0; round < rounds; ++round) {
         // Few special values leave some rows ordinary, many leave none.
-        const std::uint64_t rarity = std::array<std::uint64_t, 4>{3, 50, 1000, 10000}[static_cast<std::size_t>(round % 4)];
+        const std::uint64_t rarity =
+            std::array<std::uint64_t, 4>{3, 50, 1000, 10000}[static_cast<std::size_t>(round % 4)];
         const auto value = [&] {
             if (random.bits() % rarity != 0) { return random.normal(); }
             return specials[static_cast<std::size_t>(random.bits() % specials.size())];

@@ -57,7 +57,8 @@ isa_probe probe(const std::string& value) {
     const pid_t child = fork();
     if (child == 0) {
         const std::string report = report_for(value);
-        const bool sent = write(channel[1], report.data(), report.size()) == static_cast<ssize_t>(report.size());
+        const bool sent =
+            write(channel[1], report.data(), report.size()) == static_cast<ssize_t>(report.size());
         _exit(sent ? EXIT_SUCCESS : EXIT_FAILURE);
     }
     close(channel[1]);
@@ -84,6 +85,8 @@ void probe_isa_environment() {
 #endif
 }
 
-std::span<const isa_probe> isa_probes() { return probes; }
+std::span<const isa_probe> isa_probes() {
+    return probes;
+}
 
 }  // namespace tilewise_tests

@@ -10,9 +10,9 @@
 namespace tilewise_tests {
 
 struct isa_probe {
-    std::string value;        ///< of TILEWISE_ISA
-    std::string active_isa;   ///< what active_isa() gave: its name, or "error: " and the message
-    std::string attention;    ///< the same for a call of attention(); "computed" or an error
+    std::string value;       ///< of TILEWISE_ISA
+    std::string active_isa;  ///< what active_isa() gave: its name, or "error: " and the message
+    std::string attention;   ///< the same for a call of attention(); "computed" or an error
     bool wrote_output = false;
 };
 

@@ -15,7 +15,8 @@ inline constexpr std::size_t unset = static_cast<std::size_t>(-1);
 
 /// Selections from axes with the given numbers of values, so that each pair of values of two axes is in at
 /// least one of them. `allowed` is asked about selections with unset axes too, and must answer no only if
-/// no choice for those could help; a pair that it forbids is left out. The result is the same on every system.
+/// no choice for those could help; a pair that it forbids is left out. The result is the same on every
+/// system.
 std::vector<selection> cover_pairs(const std::vector<std::size_t>& sizes,
                                    const std::function<bool(const selection&)>& allowed);
 

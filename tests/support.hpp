@@ -38,15 +38,20 @@ public:
     std::int64_t between(std::int64_t first, std::int64_t last);
     /// Uniform in [0, 1), a multiple of 2^-24.
     float uniform();
-    /// Nearly normal, mean 0 and variance 1: the sum of four uniform numbers, exact integers but for one rounding.
+    /// Nearly normal, mean 0 and variance 1: the sum of four uniform numbers, exact integers but for one
+    /// rounding.
     float normal();
 
 private:
     std::uint64_t state_;
 };
 
-inline std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-inline float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline std::uint32_t bits_of(float value) {
+    return std::bit_cast<std::uint32_t>(value);
+}
+inline float from_bits(std::uint32_t bits) {
+    return std::bit_cast<float>(bits);
+}
 
 /// A number with its bits: "1.5 (0x3fc00000)".
 std::string show(float value);

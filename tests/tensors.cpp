@@ -13,7 +13,10 @@ constexpr std::array<layout, 13> layouts = {{
     {.name = "bhsd"},
     {.name = "bshd", .order = {0, 2, 1, 3}},
     {.name = "sliced on all axes", .before = {1, 1, 2, 3}, .behind = {0, 1, 1, 2}},
-    {.name = "bshd with neighbour heads", .order = {0, 2, 1, 3}, .before = {0, 2, 0, 0}, .behind = {0, 3, 0, 0}},
+    {.name = "bshd with neighbour heads",
+     .order = {0, 2, 1, 3},
+     .before = {0, 2, 0, 0},
+     .behind = {0, 3, 0, 0}},
     {.name = "rows 4 KiB apart", .row_multiple = 1024},
     {.name = "bhds (head_dim strided)", .order = {0, 1, 3, 2}, .behind = {0, 0, 1, 0}},
     {.name = "sbhd with padded rows", .order = {2, 0, 1, 3}, .behind = {0, 0, 0, 1}},
@@ -37,8 +40,12 @@ void for_each_element(const tilewise::tensor& view, const std::function<void(flo
 
 }  // namespace
 
-std::span<const layout> all_layouts() { return layouts; }
-const layout& dense() { return layouts[0]; }
+std::span<const layout> all_layouts() {
+    return layouts;
+}
+const layout& dense() {
+    return layouts[0];
+}
 
 owned_tensor::owned_tensor(const extents& sizes, const layout& where) {
     extents strides{};
@@ -51,7 +58,9 @@ owned_tensor::owned_tensor(const extents& sizes, const layout& where) {
         first += total * (where.reversed ? where.behind[axis] + std::max<std::int64_t>(sizes[axis] - 1, 0)
                                          : where.before[axis]);
         total *= where.before[axis] + sizes[axis] + where.behind[axis];
-        if (inward == 3) { total = (total + where.row_multiple - 1) / where.row_multiple * where.row_multiple; }
+        if (inward == 3) {
+            total = (total + where.row_multiple - 1) / where.row_multiple * where.row_multiple;
+        }
     }
     // One element more, so that even an empty tensor has an address.
     memory_.assign(static_cast<std::size_t>(total) + 1, from_bits(canary_bits));
@@ -67,7 +76,9 @@ void owned_tensor::fill_normal(std::uint64_t seed, float size) const {
     for_each_element(view_, [&](float& value) { value = random.normal() * size; });
 }
 
-void owned_tensor::clear() { std::fill(memory_.begin(), memory_.end(), from_bits(canary_bits)); }
+void owned_tensor::clear() {
+    std::fill(memory_.begin(), memory_.end(), from_bits(canary_bits));
+}
 
 std::string owned_tensor::damage() const {
     for (std::size_t place = 0; place < memory_.size(); ++place) {
@@ -80,12 +91,12 @@ std::string owned_tensor::damage() const {
 
 std::string owned_tensor::damage_to_gaps() const {
     std::vector<bool> is_element(memory_.size(), false);
-    for_each_element(view_, [&](float& value) {
-        is_element[static_cast<std::size_t>(&value - memory_.data())] = true;
-    });
+    for_each_element(
+        view_, [&](float& value) { is_element[static_cast<std::size_t>(&value - memory_.data())] = true; });
     for (std::size_t place = 0; place < memory_.size(); ++place) {
         if (!is_element[place] && bits_of(memory_[place]) != canary_bits) {
-            return "written into a gap, at " + std::to_string(place) + " of the memory: " + show(memory_[place]);
+            return "written into a gap, at " + std::to_string(place) +
+                   " of the memory: " + show(memory_[place]);
         }
     }
     return {};
