@@ -5,7 +5,6 @@
 #include <new>
 #include <sstream>
 #include <stdexcept>
-#include <vector>
 
 #include "clock.hpp"
 #include "isa_tables.hpp"
@@ -100,7 +99,8 @@ naive_products faster_naive_products(isa which, std::int64_t head_dim) {
 
 std::size_t naive_scratch_bytes(const naive_shape& shape, naive_products products, isa which, int threads) {
     const auto packed = static_cast<std::size_t>(packed_floats_for(shape, products, which) * threads);
-    return multiply(score_floats(shape) + packed, sizeof(float));
+    const auto sums = static_cast<std::size_t>(shape.n_queries);
+    return multiply(score_floats(shape) + packed + sums, sizeof(float));
 }
 
 naive_attention::naive_attention(const naive_shape& shape, naive_products products, isa which, int threads)
@@ -110,7 +110,8 @@ naive_attention::naive_attention(const naive_shape& shape, naive_products produc
       threads_(threads),
       score_stride_(score_stride_for(shape.n_keys)),
       packed_floats_(packed_floats_for(shape, products, which)),
-      scratch_bytes_(naive_scratch_bytes(shape, products, which, threads)) {
+      scratch_bytes_(naive_scratch_bytes(shape, products, which, threads)),
+      inverse_sums_(static_cast<std::size_t>(shape.n_queries)) {
     if (products == naive_products::openblas && !has_openblas()) {
         throw std::invalid_argument("tilewise: this build has no OpenBLAS");
     }
@@ -135,7 +136,7 @@ void naive_attention::attend_rows(const float* q, const float* k, const float* v
     const naive_kernels& kernels = naive_kernels_of(isa_);
     const naive_shape& s = shape_;
     float* scores = scores_.get() + first * score_stride_;
-    std::vector<float> inverse_sums(static_cast<std::size_t>(rows));
+    float* inverse_sums = inverse_sums_.data() + first;
 
 #if defined(TILEWISE_HAVE_OPENBLAS)
     const auto small = [](std::int64_t extent) { return static_cast<blasint>(extent); };
@@ -152,7 +153,7 @@ void naive_attention::attend_rows(const float* q, const float* k, const float* v
         const std::int64_t last_seen = s.causal ? first + row + s.n_keys - s.n_queries : s.n_keys - 1;
         const std::int64_t visible = std::clamp<std::int64_t>(last_seen + 1, 0, s.n_keys);
         const float sum = kernels.softmax(scores + row * score_stride_, visible, columns_for(s.n_keys));
-        inverse_sums[static_cast<std::size_t>(row)] = visible == 0 ? 0.0F : 1.0F / sum;
+        inverse_sums[row] = visible == 0 ? 0.0F : 1.0F / sum;
     }
 
 #if defined(TILEWISE_HAVE_OPENBLAS)
@@ -166,7 +167,7 @@ void naive_attention::attend_rows(const float* q, const float* k, const float* v
         kernels.values(scores, v, out, score_stride_, rows, s.n_keys, s.value_dim);
     }
     for (std::int64_t row = 0; row < rows; ++row) {
-        const float factor = inverse_sums[static_cast<std::size_t>(row)];
+        const float factor = inverse_sums[row];
         for (std::int64_t x = 0; x < s.value_dim; ++x) { out[row * s.value_dim + x] *= factor; }
     }
 }

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <tilewise/isa.hpp>
 
@@ -74,6 +75,7 @@ private:
     std::size_t scratch_bytes_;
     aligned_buffer scores_;
     aligned_buffer packed_;
+    std::vector<float> inverse_sums_;
 };
 
 }  // namespace tilewise::measure

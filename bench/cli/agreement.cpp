@@ -1,0 +1,144 @@
+#include "agreement.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include <tilewise/reference.hpp>
+
+namespace tilewise::cli {
+namespace {
+
+std::int64_t keys_seen(const input_spec& spec, bool causal, std::int64_t token) {
+    return causal ? token + 1 : spec.tokens;
+}
+
+/// The oracle's output of one query token, [heads, head_dim].
+std::vector<float> oracle_row(const input& from, std::int64_t token, std::int64_t keys) {
+    const input_spec& s = from.spec;
+    std::vector<float> row(static_cast<std::size_t>(s.heads * s.head_dim));
+    reference::attention(
+        from.q_view().slice(axis::tokens, token, 1), from.k_view().slice(axis::tokens, 0, keys),
+        from.v_view().slice(axis::tokens, 0, keys), bhsd(row.data(), 1, s.heads, 1, s.head_dim));
+    return row;
+}
+
+/// The same of the textbook's formula in float64.
+std::vector<double> textbook_row(const input& from, std::int64_t token, std::int64_t keys) {
+    const input_spec& s = from.spec;
+    const double scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+    std::vector<double> weights(static_cast<std::size_t>(keys));
+    std::vector<double> row;
+    for (std::int64_t head = 0; head < s.heads; ++head) {
+        const std::int64_t kv_head = head / (s.heads / s.kv_heads);
+        const float* q = from.q.data() + (head * s.tokens + token) * s.head_dim;
+        const float* k = from.k.data() + kv_head * s.tokens * s.head_dim;
+        const float* v = from.v.data() + kv_head * s.tokens * s.head_dim;
+        for (double& score : weights) {
+            score = 0;
+            for (std::int64_t i = 0; i < s.head_dim; ++i) { score += double{q[i]} * double{k[i]}; }
+            score *= scale;
+            k += s.head_dim;
+        }
+        const double largest = *std::max_element(weights.begin(), weights.end());
+        double sum = 0;
+        std::vector<double> out(static_cast<std::size_t>(s.head_dim));
+        for (const double score : weights) {
+            const double weight = std::exp(score - largest);
+            sum += weight;
+            for (double& value : out) { value += weight * double{*v++}; }
+        }
+        for (const double value : out) { row.push_back(value / sum); }
+    }
+    return row;
+}
+
+/// The larger; NaN if one of them is NaN.
+double larger(double a, double b) {
+    return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::max(a, b);
+}
+
+agreement check_token(const input& from, bool causal, const std::vector<float>& out, std::int64_t token) {
+    const input_spec& s = from.spec;
+    const std::int64_t keys = keys_seen(s, causal, token);
+    const std::vector<float> oracle = oracle_row(from, token, keys);
+    const std::vector<double> textbook = textbook_row(from, token, keys);
+    agreement result;
+    result.tokens_checked = 1;
+    for (std::int64_t head = 0; head < s.heads; ++head) {
+        for (std::int64_t x = 0; x < s.head_dim; ++x) {
+            const auto at = static_cast<std::size_t>(head * s.head_dim + x);
+            const float given = out[static_cast<std::size_t>((head * s.tokens + token) * s.head_dim + x)];
+            result.bits_equal = result.bits_equal && std::bit_cast<std::uint32_t>(given) ==
+                                                         std::bit_cast<std::uint32_t>(oracle[at]);
+            const double difference = std::fabs(double{given} - textbook[at]);
+            result.max_abs_difference_float64 = larger(result.max_abs_difference_float64, difference);
+        }
+    }
+    return result;
+}
+
+void merge(agreement& into, const agreement& part) {
+    into.bits_equal = into.bits_equal && part.bits_equal;
+    into.tokens_checked += part.tokens_checked;
+    into.max_abs_difference_float64 =
+        larger(into.max_abs_difference_float64, part.max_abs_difference_float64);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> tokens_to_check(const input_spec& spec, bool causal, const plan& plan) {
+    constexpr double products_per_second = 1e9;
+    const double products_per_token = static_cast<double>(spec.heads * 2 * spec.head_dim) *
+                                      static_cast<double>(spec.tokens) * (causal ? 0.5 : 1.0);
+    const auto affordable = static_cast<std::int64_t>(products_per_second / products_per_token);
+    const std::int64_t wanted = std::min(spec.tokens, std::max<std::int64_t>(affordable, 24));
+
+    if (wanted == spec.tokens) {
+        std::vector<std::int64_t> all(static_cast<std::size_t>(wanted));
+        std::iota(all.begin(), all.end(), 0);
+        return all;
+    }
+    std::set<std::int64_t> tokens;
+    const std::int64_t group = spec.heads / spec.kv_heads;
+    for (const std::int64_t edge : {std::int64_t{1}, plan.panel_rows / group, plan.block_rows / group,
+                                    plan.chunk_keys, spec.tokens / 2, spec.tokens}) {
+        for (const std::int64_t token : {edge - 1, edge}) {
+            if (token >= 0 && token < spec.tokens) { tokens.insert(token); }
+        }
+    }
+    std::mt19937_64 generator(7);
+    while (static_cast<std::int64_t>(tokens.size()) < wanted) {
+        tokens.insert(static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(spec.tokens)));
+    }
+    return {tokens.begin(), tokens.end()};
+}
+
+agreement check(const input& from, bool causal, const std::vector<float>& out,
+                const std::vector<std::int64_t>& tokens, int threads) {
+    agreement result;
+    std::exception_ptr failure;
+    const auto count = static_cast<std::int64_t>(tokens.size());
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (std::int64_t i = 0; i < count; ++i) {
+        agreement part;
+        std::exception_ptr failed;
+        try {
+            part = check_token(from, causal, out, tokens[static_cast<std::size_t>(i)]);
+        } catch (...) { failed = std::current_exception(); }
+#pragma omp critical
+        {
+            merge(result, part);
+            if (failed) { failure = failed; }
+        }
+    }
+    if (failure) { std::rethrow_exception(failure); }
+    return result;
+}
+
+}  // namespace tilewise::cli

@@ -1,0 +1,31 @@
+// The program's subcommands. Each function declares one with its options; it runs when it was parsed.
+
+#ifndef TILEWISE_CLI_COMMANDS_HPP
+#define TILEWISE_CLI_COMMANDS_HPP
+
+#include <string>
+
+#include <tilewise/isa.hpp>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace tilewise::cli {
+
+void add_compare(CLI::App& app, const std::string& program);
+void add_run(CLI::App& app);
+void add_info(CLI::App& app);
+void add_explain(CLI::App& app);
+
+/// Options that several subcommands have.
+CLI::Option* add_threads_option(CLI::App& command, int& threads);
+CLI::Option* add_isa_option(CLI::App& command, std::string& name);
+
+/// Makes the instruction set of that name run, if it is not empty. Throws usage_error if it cannot.
+isa choose_isa(const std::string& name);
+
+}  // namespace tilewise::cli
+
+#endif

@@ -1,0 +1,89 @@
+// tilewise: compares tiled with naive attention, runs attention on files, and explains it.
+//
+// Exit codes: 0 done, 1 a run went wrong, 2 the command line is wrong.
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include <tilewise/version.hpp>
+
+#include "child_process.hpp"
+#include "commands.hpp"
+#include "errors.hpp"
+#include "memory_probe.hpp"
+
+namespace tilewise::cli {
+
+CLI::Option* add_threads_option(CLI::App& command, int& threads) {
+    return command.add_option("--threads", threads, "Threads to use at most; 0 for all")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
+}
+
+CLI::Option* add_isa_option(CLI::App& command, std::string& name) {
+    std::string known;
+    for (const isa which : available_isas()) {
+        known += (known.empty() ? "" : ", ") + std::string(isa_name(which));
+    }
+    return command.add_option("--isa", name, "Instruction set of the kernels; here: " + known);
+}
+
+isa choose_isa(const std::string& name) {
+    try {
+        if (!name.empty()) { force_isa(isa_from_name(name)); }
+        return active_isa();
+    } catch (const std::invalid_argument& error) {
+        throw usage_error((name.empty() ? "" : "--isa: ") + std::string(error.what()));
+    }
+}
+
+namespace {
+
+void parse_and_run(int argc, char** argv) {
+    const std::string version = std::to_string(TILEWISE_VERSION_MAJOR) + "." +
+                                std::to_string(TILEWISE_VERSION_MINOR) + "." +
+                                std::to_string(TILEWISE_VERSION_PATCH);
+    CLI::App app(
+        "Exact tiled attention on CPUs: compare it with the naive formulation, run it, see how it works.",
+        "tilewise");
+    app.set_version_flag("--version", "tilewise " + version);
+    app.require_subcommand(1);
+    add_compare(app, measure::own_path(argv[0]));
+    add_run(app);
+    add_info(app);
+    add_explain(app);
+    add_memory_probe(app);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() != 0) { throw usage_error(error.what()); }
+        app.exit(error);  // help or version: prints it
+    }
+}
+
+int main_with_errors(int argc, char** argv) {
+    try {
+        parse_and_run(argc, argv);
+        if (!std::cout.flush()) { throw run_error("standard output could not be written"); }
+        return 0;
+    } catch (const usage_error& error) {
+        std::cerr << "tilewise: " << error.what()
+                  << "\nRun 'tilewise --help' or 'tilewise COMMAND --help'.\n";
+        return 2;
+    } catch (const std::bad_alloc&) {
+        std::cerr << "tilewise: not enough memory\n";
+    } catch (const std::exception& error) {
+        const std::string what = error.what();
+        std::cerr << (what.rfind("tilewise: ", 0) == 0 ? "" : "tilewise: ") << what << '\n';
+    }
+    return 1;
+}
+
+}  // namespace
+
+}  // namespace tilewise::cli
+
+int main(int argc, char** argv) { return tilewise::cli::main_with_errors(argc, argv); }

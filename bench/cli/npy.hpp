@@ -1,0 +1,43 @@
+// NumPy's .npy files, read strictly and written whole.
+//
+// Of our own, because the readers that systems package (xtensor's, cnpy) have no f16, allocate what an
+// unchecked header asks for, and take a file that ends early for a whole one.
+
+#ifndef TILEWISE_CLI_NPY_HPP
+#define TILEWISE_CLI_NPY_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <tilewise/tensor.hpp>
+
+#include "output_file.hpp"
+
+namespace tilewise::cli {
+
+/// An array as its file has it, converted to f32.
+struct array {
+    std::vector<std::int64_t> shape;
+    bool fortran_order = false;  ///< the first index varies fastest
+    std::vector<float> values;
+
+    /// The array as [batch, heads, tokens, head_dim]; three dimensions are a batch of one.
+    [[nodiscard]] const_tensor view() const;
+};
+
+/// Reads little-endian f32 or f16 (converted exactly) with 3 or 4 dimensions. Never uses more memory than a
+/// few times the file's size. Throws run_error naming `option` and the file for anything else.
+[[nodiscard]] array read_npy(const std::string& option, const std::filesystem::path& path);
+
+/// Writes a contiguous f32 array.
+void write_npy(output_file& file, const std::vector<std::int64_t>& shape, const std::vector<float>& values);
+
+/// The value of an IEEE binary16, exactly.
+[[nodiscard]] float float_of_half(std::uint16_t bits);
+
+}  // namespace tilewise::cli
+
+#endif
