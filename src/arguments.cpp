@@ -189,6 +189,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
                           k.tokens(),
                           q.head_dim(),
                           v.head_dim(),
+                          {k.strides[2], k.strides[3]},
+                          {v.strides[2], v.strides[3]},
                           how.causal != causal::none,
                           offset,
                           contract::scaling_for(checked_scale(how, q.head_dim()))};

@@ -7,6 +7,7 @@
 #include <tilewise/attention.hpp>
 
 #include "contract.hpp"
+#include "kernels/interface.hpp"
 
 namespace tilewise {
 
@@ -20,6 +21,8 @@ struct problem {
     std::int64_t keys;
     std::int64_t head_dim;
     std::int64_t value_dim;
+    kernels::row_layout k_layout;
+    kernels::row_layout v_layout;
     bool causal;  ///< query token i sees key j if j <= i + causal_offset
     std::int64_t causal_offset;
     contract::score_scaling scaling;

@@ -51,8 +51,8 @@ void run_task(void* context, std::int64_t index, int thread) {
     const std::int64_t head = block.kv_head * c.sizes->group;
     const kernels::task task{
         {head_of(c.q, block.batch, head), c.q.strides[2], c.q.strides[1], c.q.strides[3]},
-        {head_of(c.k, block.batch, block.kv_head), c.k.strides[2], c.k.strides[3]},
-        {head_of(c.v, block.batch, block.kv_head), c.v.strides[2], c.v.strides[3]},
+        head_of(c.k, block.batch, block.kv_head),
+        head_of(c.v, block.batch, block.kv_head),
         group_of(c.out, block.batch, head),
         group_of(c.lse, block.batch, head),
         block.first_row,

@@ -24,12 +24,8 @@ private:
 #if defined(__x86_64__)
     using state = unsigned;
     static constexpr state standard = 0x1f80;  // MXCSR after reset
-    static state read() {
-        return _mm_getcsr();
-    }
-    static void write(state value) {
-        _mm_setcsr(value);
-    }
+    static state read() { return _mm_getcsr(); }
+    static void write(state value) { _mm_setcsr(value); }
 #elif defined(__aarch64__)
     using state = std::uint64_t;
     static constexpr state standard = 0;  // FPCR
@@ -38,9 +34,7 @@ private:
         asm volatile("mrs %0, fpcr" : "=r"(value) : : "memory");
         return value;
     }
-    static void write(state value) {
-        asm volatile("msr fpcr, %0" : : "r"(value) : "memory");
-    }
+    static void write(state value) { asm volatile("msr fpcr, %0" : : "r"(value) : "memory"); }
 #endif
     state saved_;
 };

@@ -110,9 +110,7 @@ isa isa_from_name(std::string_view name) {
                                 "' given, it must be sse2, avx2, avx512 or neon");
 }
 
-std::span<const isa> available_isas() {
-    return runnable();
-}
+std::span<const isa> available_isas() { return runnable(); }
 
 isa active_isa() {
     const int now = forced().load(std::memory_order_relaxed);
@@ -126,12 +124,8 @@ void force_isa(isa which) {
     forced().store(static_cast<int>(which), std::memory_order_relaxed);
 }
 
-void unforce_isa() noexcept {
-    forced().store(-1, std::memory_order_relaxed);
-}
+void unforce_isa() noexcept { forced().store(-1, std::memory_order_relaxed); }
 
-const kernels::table& kernels_of(isa which) {
-    return *compiled_kernels(which);
-}
+const kernels::table& kernels_of(isa which) { return *compiled_kernels(which); }
 
 }  // namespace tilewise

@@ -10,15 +10,17 @@ namespace tilewise {
 
 namespace {
 
-/// Query rows that share a tile of keys and values while it is in the second-level cache.
+/// Query rows that share a tile of keys and values while it is in the second-level cache; more where tiles
+/// are copied, to copy less often.
 constexpr std::int64_t preferred_block_rows = 192;
+constexpr std::int64_t preferred_block_rows_copying = 576;
 
 /// Scratch that leaves room for the tiles themselves in a second-level cache of 512 KiB and more; only head
 /// dimensions well beyond 128 reach it.
 constexpr std::size_t preferred_scratch = std::size_t{512} * 1024;
 
 /// Tasks per thread below which blocks are made smaller, so that no thread idles at the end for long.
-constexpr std::int64_t tasks_per_thread = 4;
+constexpr std::int64_t tasks_per_thread = 8;
 
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
@@ -36,9 +38,7 @@ double visible_pairs(const problem& p) {
     return growing * start + growing * (growing + 1) / 2 + static_cast<double>(p.queries - full) * keys;
 }
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-    return a / b + (a % b != 0 ? 1 : 0);
-}
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 int useful_threads(double flops, std::int64_t tasks, const options& how) {
     const int allowed = how.threads == 0 ? default_threads() : how.threads;
@@ -47,15 +47,32 @@ int useful_threads(double flops, std::int64_t tasks, const options& how) {
     return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));
 }
 
-kernels::shape shape_of(const problem& p, std::int64_t block_rows) {
-    return {p.group,  p.keys,          p.head_dim,         p.value_dim,     block_rows,
-            p.causal, p.causal_offset, p.scaling.multiply, p.scaling.scale, p.scaling.exponent};
+/// Whether rows can be read where they are: dense, and not so far apart that a chunk of them fights for the
+/// same cache sets and pages.
+bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
+    return layout.element_stride == 1 && layout.token_stride >= dim && layout.token_stride <= dim + dim / 2;
+}
+
+kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
+    const bool copy_k = !lies_well(p.k_layout, p.head_dim);
+    const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
+    return {p.group,         p.keys,
+            p.head_dim,      p.value_dim,
+            p.k_layout,      p.v_layout,
+            copy_k,          copy_v,
+            block_rows,      p.causal,
+            p.causal_offset, p.scaling.multiply,
+            p.scaling.scale, p.scaling.exponent};
+}
+
+std::int64_t preferred_rows(const kernels::shape& s) {
+    return s.copy_k || s.copy_v ? preferred_block_rows_copying : preferred_block_rows;
 }
 
 /// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.
 std::int64_t rows_within_budget(const problem& p, const kernels::table& kernels, std::size_t budget) {
-    std::int64_t rows = preferred_block_rows / kernels.panel_rows * kernels.panel_rows;
-    while (rows > kernels.panel_rows && kernels.scratch_bytes(shape_of(p, rows)) > budget) {
+    std::int64_t rows = preferred_rows(shape_of(p, kernels, 0)) / kernels.panel_rows * kernels.panel_rows;
+    while (rows > kernels.panel_rows && kernels.scratch_bytes(shape_of(p, kernels, rows)) > budget) {
         rows -= kernels.panel_rows;
     }
     return rows;
@@ -83,7 +100,7 @@ work_plan make_plan(const problem& p, const options& how) {
         block -= kernels.panel_rows;
     }
     block = std::min(block, rows);
-    w.shape = shape_of(p, block);
+    w.shape = shape_of(p, kernels, block);
     w.blocks_per_head = divide_up(rows, block);
     w.summary.block_rows = block;
     w.summary.tasks = key_heads * w.blocks_per_head;

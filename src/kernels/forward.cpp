@@ -39,15 +39,10 @@ private:
     std::size_t used_ = 0;
 };
 
-/// Scratch that the panels of a task share.
-struct shared_tiles {
-    float* scores;  // [chunk_keys + max_depth][panel_width]
-    float* k;       // [chunk_keys][tile_stride(head_dim)]
-    float* v;       // [chunk_keys][tile_stride(value_dim)]
-};
-
 struct workspace {
-    shared_tiles tiles;
+    float* scores;  // [chunk_keys + max_depth][panel_width]
+    tile_source k;
+    tile_source v;
     std::int64_t panel_count;
     panel* panels;
 };
@@ -58,9 +53,11 @@ workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::in
     const std::int64_t keys = smaller(s.keys, contract::chunk_keys);
     w.panel_count = (rows + panel_width - 1) / panel_width;
     w.panels = memory.take<panel>(w.panel_count);
-    w.tiles.scores = memory.take<float>((keys + max_depth) * panel_width);
-    w.tiles.k = memory.take<float>(keys * tile_stride(s.head_dim));
-    w.tiles.v = memory.take<float>(keys * tile_stride(s.value_dim));
+    w.scores = memory.take<float>((keys + max_depth) * panel_width);
+    w.k = {nullptr, s.k_layout, s.head_dim, nullptr};
+    w.v = {nullptr, s.v_layout, s.value_dim, nullptr};
+    if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
+    if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         panel p{};
         p.first_row = first_row + i * panel_width;
@@ -77,7 +74,7 @@ workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::in
     return w;
 }
 
-/// One tile of keys and values as the panels of a task see it.
+/// One tile of keys and values as a panel sees it.
 struct chunk {
     std::int64_t first;
     std::int64_t keys;
@@ -87,8 +84,8 @@ struct chunk {
 };
 
 /// Whether rows that do not see a key of this tile are among the panel's.
-bool partly_visible(const panel& p, const chunk& c) {
-    return p.range.all.first > c.first || p.range.all.last < c.first + c.keys;
+bool partly_visible(const panel& p, const key_range& keys) {
+    return p.range.all.first > keys.first || p.range.all.last < keys.last;
 }
 
 template <int Vectors>
@@ -108,10 +105,10 @@ void multiply_scores(float* scores, std::int64_t count, float scale) {
 
 /// One panel against one tile.
 template <int Vectors>
-void attend(const shape& s, const panel& p, const chunk& c, float* scores) {
-    score_tile<Vectors>(p.q, c.k.data, c.k.stride, c.keys, s.head_dim, scores, p.state.chunk);
+void attend(const shape& s, const panel& p, const chunk& c, float* scores, chunk_prefetcher& next) {
+    score_tile<Vectors>(p.q, c.k, c.keys, s.head_dim, scores, p.state.chunk, next);
     const std::int64_t width = static_cast<std::int64_t>(Vectors) * lanes;
-    const bool partial = partly_visible(p, c);
+    const bool partial = partly_visible(p, {c.first, c.first + c.keys});
     if (s.multiply_scores) { multiply_scores(scores, c.keys * width, s.scale); }
     if (partial) { fill_invisible(scores, width, p.visible, c.first, c.keys, -__builtin_inff()); }
     if (partial || s.multiply_scores) { find_maximum<Vectors>(scores, c.keys, p.state.chunk); }
@@ -126,79 +123,94 @@ void attend(const shape& s, const panel& p, const chunk& c, float* scores) {
     }
 }
 
-void attend(const shape& s, const panel& p, const chunk& c, float* scores) {
+void attend(const shape& s, const panel& p, const chunk& c, float* scores, chunk_prefetcher& next) {
     switch (p.vectors) {
         case 1:
-            attend<1>(s, p, c, scores);
+            attend<1>(s, p, c, scores, next);
             break;
         case 2:
-            attend<2>(s, p, c, scores);
+            attend<2>(s, p, c, scores, next);
             break;
         default:
-            attend<3>(s, p, c, scores);
+            attend<3>(s, p, c, scores, next);
             break;
     }
 }
 
-/// The keys of the tile that starts at chunk position `start` which some row of the panel sees.
+/// The keys of the chunk that starts at `start` which some row of the panel sees.
 key_range seen_keys(const panel& p, std::int64_t start) {
     return {larger(start, p.range.some.first), smaller(start + contract::chunk_keys, p.range.some.last)};
 }
 
-/// While panel `i` of a chunk is computed, its share of the next chunk is on its way: the processor's own
-/// prefetchers do not see that far, since a chunk of K and one of V are used in turn.
-void prefetch_share(const shape& s, const task& t, const workspace& w, std::int64_t next, std::int64_t i) {
-    const std::int64_t keys = smaller(s.keys - next, contract::chunk_keys);
-    const std::int64_t begin = keys * i / w.panel_count;
-    const std::int64_t end = keys * (i + 1) / w.panel_count;
-    prefetch_rows(t.k, next + begin, end - begin, s.head_dim);
-    prefetch_rows(t.v, next + begin, end - begin, s.value_dim);
+/// What the panels of a task see of a chunk.
+struct chunk_view {
+    key_range keys{0, 0};  // empty if none sees any
+    bool partial = false;  // some row of some panel does not see all that its panel computes
+    std::int64_t micro_tiles = 0;
+};
+
+chunk_view view_chunk(const workspace& w, std::int64_t start) {
+    chunk_view view;
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        const panel& p = w.panels[i];
+        const key_range keys = seen_keys(p, start);
+        if (is_empty(keys)) { continue; }
+        view.keys = join(view.keys, keys);
+        view.partial = view.partial || partly_visible(p, keys);
+        view.micro_tiles += (keys.last - keys.first + key_depth[p.vectors] - 1) / key_depth[p.vectors];
+    }
+    return view;
 }
 
-/// All panels of a task against the chunk that starts at key `start`.
-void attend_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start, std::int64_t end) {
-    key_range seen{INT64_MAX, 0};
-    bool partial = false;
+/// All panels of a task against the chunk that starts at `start`.
+void attend_chunk(const shape& s, const workspace& w, std::int64_t start, const chunk_view& view,
+                  chunk_prefetcher& next) {
+    const std::int64_t count = view.keys.last - view.keys.first;
+    const tile k = load_tile(w.k, view.keys.first, count);
+    const tile v = load_tile(w.v, view.keys.first, count);
+    const bool finite = !view.partial || all_finite(v, count, s.value_dim);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         const key_range keys = seen_keys(w.panels[i], start);
-        if (keys.first >= keys.last) { continue; }
-        seen = {smaller(seen.first, keys.first), larger(seen.last, keys.last)};
-        partial = partial || partly_visible(w.panels[i], {keys.first, keys.last - keys.first, {}, {}, true});
-    }
-    if (seen.first >= seen.last) { return; }
-    const std::int64_t count = seen.last - seen.first;
-    const tile k = load_tile(t.k, seen.first, count, s.head_dim, false, w.tiles.k);
-    const tile v = load_tile(t.v, seen.first, count, s.value_dim, true, w.tiles.v);
-    const bool finite = !partial || all_finite(v, count, s.value_dim);
-    for (std::int64_t i = 0; i < w.panel_count; ++i) {
-        const key_range keys = seen_keys(w.panels[i], start);
-        if (keys.first >= keys.last) { continue; }
-        const std::int64_t skip = keys.first - seen.first;
+        if (is_empty(keys)) { continue; }
+        const std::int64_t skip = keys.first - view.keys.first;
         const chunk c{keys.first,
                       keys.last - keys.first,
                       {k.data + skip * k.stride, k.stride},
                       {v.data + skip * v.stride, v.stride},
                       finite};
-        const std::int64_t next = start + contract::chunk_keys;
-        if (next < end) { prefetch_share(s, t, w, next, i); }
-        attend(s, w.panels[i], c, w.tiles.scores);
+        attend(s, w.panels[i], c, w.scores, next);
+    }
+}
+
+/// All chunks that some row of the task sees, in order.
+void attend_chunks(const shape& s, const workspace& w, std::int64_t first, std::int64_t last) {
+    std::int64_t start = first / contract::chunk_keys * contract::chunk_keys;
+    chunk_view view = view_chunk(w, start);
+    while (start < last) {
+        const std::int64_t next_start = start + contract::chunk_keys;
+        const chunk_view next_view = view_chunk(w, next_start);
+        if (!is_empty(view.keys)) {
+            chunk_prefetcher next(w.k, w.v, next_view.keys.first, next_view.keys.last, view.micro_tiles);
+            attend_chunk(s, w, start, view, next);
+        }
+        start = next_start;
+        view = next_view;
     }
 }
 
 void forward(const shape& s, const task& t, std::byte* scratch) {
     arena memory(scratch);
     workspace w = lay_out(memory, s, t.first_row, t.rows);
-    key_range seen{INT64_MAX, 0};
+    w.k.data = t.k;
+    w.v.data = t.v;
+    key_range seen{0, 0};
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         panel& p = w.panels[i];
         load_queries(s, t.q, p);
         start_rows(s, p);
-        seen = {smaller(seen.first, p.range.some.first), larger(seen.last, p.range.some.last)};
+        seen = join(seen, p.range.some);
     }
-    for (std::int64_t start = seen.first / contract::chunk_keys * contract::chunk_keys; start < seen.last;
-         start += contract::chunk_keys) {
-        attend_chunk(s, t, w, start, seen.last);
-    }
+    if (!is_empty(seen)) { attend_chunks(s, w, seen.first, seen.last); }
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         divide_rows(s, w.panels[i]);
         store_rows(s, t, w.panels[i]);
@@ -217,6 +229,7 @@ std::size_t scratch_bytes(const shape& s) {
 #define TILEWISE_NAME(name) TILEWISE_STRINGIFY(name)
 
 extern const table kernels;
-const table kernels{TILEWISE_NAME(TILEWISE_ISA), static_cast<int>(panel_width), scratch_bytes, forward};
+const table kernels{TILEWISE_NAME(TILEWISE_ISA), static_cast<int>(panel_width), max_depth, scratch_bytes,
+                    forward};
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

@@ -9,9 +9,8 @@
 
 namespace tilewise::kernels {
 
-/// The tokens of one head, [tokens, head_dim], strides in elements.
-struct rows_in {
-    const float* data;
+/// Where the elements of a key head's tokens are, [tokens, head_dim], strides in elements.
+struct row_layout {
     std::int64_t token_stride;
     std::int64_t element_stride;
 };
@@ -30,12 +29,16 @@ struct group_out {
     std::int64_t element_stride;
 };
 
-/// Extents and options that all tasks of a call share.
+/// Extents, layouts and options that all tasks of a call share.
 struct shape {
     std::int64_t group;  ///< query heads per key head
     std::int64_t keys;
     std::int64_t head_dim;  ///< of queries and keys
     std::int64_t value_dim;
+    row_layout k_layout;
+    row_layout v_layout;
+    bool copy_k;  ///< chunks are copied into scratch, instead of read in place
+    bool copy_v;
     std::int64_t block_rows;  ///< most query rows of a task
     bool causal;              ///< query token i sees key j if j <= i + causal_offset
     std::int64_t causal_offset;
@@ -49,8 +52,8 @@ struct shape {
 /// tiles of keys and values.
 struct task {
     group_in q;
-    rows_in k;
-    rows_in v;
+    const float* k;  ///< [keys, head_dim], k_layout
+    const float* v;  ///< [keys, value_dim], v_layout
     group_out out;
     group_out lse;  ///< head_dim 1; data is null when not wanted
     std::int64_t first_row;
@@ -60,7 +63,8 @@ struct task {
 /// The kernels of one instruction set.
 struct table {
     const char* name;
-    int panel_rows;  ///< query rows of a full panel
+    int panel_rows;      ///< query rows of a full panel
+    int value_multiple;  ///< V can be read in place only if value_dim is a multiple of this
     /// Bytes of scratch (64-byte aligned) that one task of this shape needs.
     std::size_t (*scratch_bytes)(const shape&);
     /// Runs one task. Reads only elements that the task describes, allocates nothing, throws nothing.

@@ -87,7 +87,7 @@ inline void start_rows(const shape& s, panel& p) {
         p.state.maximum[r] = -__builtin_inff();
         p.state.sum[r] = 0.0F;
     }
-    p.range = join(p.visible, width);
+    p.range = range_of(p.visible, width);
     const std::int64_t columns = round_up(s.value_dim, max_depth);
     for (std::int64_t i = 0; i < columns * width; ++i) { p.out[i] = 0.0F; }
 }

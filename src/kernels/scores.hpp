@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "simd.hpp"
+#include "tiles.hpp"
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
@@ -55,15 +56,17 @@ TILEWISE_OUTLINE void score_keys(const float* q,  // [head_dim][Vectors * lanes]
     }
 }
 
-/// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row.
+/// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row. After each micro-tile,
+/// `next` prefetches a part of the next chunk.
 template <int Vectors>
-void score_tile(const float* q, const float* k, std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
-                float* scores, float* row_maximum) {
+void score_tile(const float* q, const tile& k, std::int64_t keys, std::int64_t head_dim, float* scores,
+                float* row_maximum, chunk_prefetcher& next) {
     constexpr int depth = key_depth[Vectors];
     for (int n = 0; n < Vectors; ++n) { store(row_maximum + n * lanes, broadcast(-__builtin_inff())); }
     for (std::int64_t j = 0; j < keys; j += depth) {
-        score_keys<Vectors, depth>(q, k + j * stride, stride, keys - j, head_dim,
+        score_keys<Vectors, depth>(q, k.data + j * k.stride, k.stride, keys - j, head_dim,
                                    scores + j * Vectors * lanes, row_maximum);
+        next.step();
     }
 }
 

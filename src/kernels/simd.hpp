@@ -45,15 +45,9 @@ inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
 /// All depths are at most this, and all column depths divide it.
 inline constexpr int max_depth = 16;
 
-TILEWISE_INLINE vec load(const float* from) {
-    return vec::load_aligned(from);
-}
-TILEWISE_INLINE void store(float* to, vec value) {
-    value.store_aligned(to);
-}
-TILEWISE_INLINE vec broadcast(float value) {
-    return vec(value);
-}
+TILEWISE_INLINE vec load(const float* from) { return vec::load_aligned(from); }
+TILEWISE_INLINE void store(float* to, vec value) { value.store_aligned(to); }
+TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
 
 /// Four floats, on every instruction set, for moving data only.
 using four = float __attribute__((vector_size(16), aligned(4), may_alias));
@@ -78,9 +72,7 @@ TILEWISE_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, 
 /// a * b + c, rounded once. xsimd 8.1 has none for AVX-512 (its xsimd::fma multiplies and adds there), and
 /// SSE2 has no such instruction.
 #if defined(TILEWISE_ISA_IS_avx512)
-TILEWISE_INLINE vec fma(vec a, vec b, vec c) {
-    return _mm512_fmadd_ps(a, b, c);
-}
+TILEWISE_INLINE vec fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 #elif defined(TILEWISE_ISA_IS_sse2)
 /// Two lanes: the product is exact in binary64; its sum with c is rounded to odd, so that rounding it
 /// again, to binary32, gives what a single rounding gives (Boldo and Melquiond, "Emulation of FMA and
@@ -109,30 +101,16 @@ TILEWISE_INLINE vec fma(vec a, vec b, vec c) {
     return _mm_movelh_ps(low, high);
 }
 #else
-TILEWISE_INLINE vec fma(vec a, vec b, vec c) {
-    return xsimd::fma(a, b, c);
-}
+TILEWISE_INLINE vec fma(vec a, vec b, vec c) { return xsimd::fma(a, b, c); }
 #endif
 
 /// The larger; whichever of them, if one is NaN.
-TILEWISE_INLINE vec maximum(vec a, vec b) {
-    return xsimd::max(a, b);
-}
-TILEWISE_INLINE vec ceiling(vec a) {
-    return xsimd::ceil(a);
-}
-TILEWISE_INLINE vec nearest(vec a) {
-    return xsimd::nearbyint(a);
-}
-TILEWISE_INLINE vec absolute(vec a) {
-    return xsimd::abs(a);
-}
-TILEWISE_INLINE vec select(mask condition, vec yes, vec no) {
-    return xsimd::select(condition, yes, no);
-}
-TILEWISE_INLINE bool any(mask condition) {
-    return xsimd::any(condition);
-}
+TILEWISE_INLINE vec maximum(vec a, vec b) { return xsimd::max(a, b); }
+TILEWISE_INLINE vec ceiling(vec a) { return xsimd::ceil(a); }
+TILEWISE_INLINE vec nearest(vec a) { return xsimd::nearbyint(a); }
+TILEWISE_INLINE vec absolute(vec a) { return xsimd::abs(a); }
+TILEWISE_INLINE vec select(mask condition, vec yes, vec no) { return xsimd::select(condition, yes, no); }
+TILEWISE_INLINE bool any(mask condition) { return xsimd::any(condition); }
 
 // xsimd's bitwise_cast takes the type of the batch in version 8, and that of its element later.
 template <class Batch>
@@ -150,15 +128,9 @@ TILEWISE_INLINE vec reinterpret_as_float(int_vec from) {
     return xsimd::bitwise_cast<float>(from);
 #endif
 }
-TILEWISE_INLINE int_vec bits_of(vec value) {
-    return reinterpret<int_vec>(value);
-}
-TILEWISE_INLINE vec float_of_bits(int_vec value) {
-    return reinterpret_as_float(value);
-}
-TILEWISE_INLINE vec to_float(int_vec value) {
-    return xsimd::batch_cast<float>(value);
-}
+TILEWISE_INLINE int_vec bits_of(vec value) { return reinterpret<int_vec>(value); }
+TILEWISE_INLINE vec float_of_bits(int_vec value) { return reinterpret_as_float(value); }
+TILEWISE_INLINE vec to_float(int_vec value) { return xsimd::batch_cast<float>(value); }
 
 /// value where !(key < limit), else +0. (Where the key is NaN, the value stays.)
 TILEWISE_INLINE vec zero_where_less(vec key, vec limit, vec value) {
@@ -176,9 +148,7 @@ TILEWISE_INLINE vec zero_where_less(vec key, vec limit, vec value) {
 // Exact scaling by powers of two. `scale_base(m)` prepares m; `value * 2^(r - m)`, for integers r and m with
 // -126 <= lowest <= r - m <= 127 and +0 where r - m < lowest, is then scale_or_zero(value, r, base, lowest).
 #if defined(TILEWISE_ISA_IS_avx512)
-TILEWISE_INLINE vec scale_base(vec m) {
-    return m;
-}
+TILEWISE_INLINE vec scale_base(vec m) { return m; }
 TILEWISE_INLINE vec scale_or_zero(vec value, vec r, vec base, float lowest) {
     const vec exponent = r - base;
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(exponent, broadcast(lowest), _CMP_NLT_UQ), value,
@@ -188,9 +158,7 @@ TILEWISE_INLINE vec scale_or_zero(vec value, vec r, vec base, float lowest) {
 /// Moves the exponent, with its bias of 127, into the lowest bits of the significand; a shift then moves it
 /// on into its place, and drops the rest.
 inline constexpr float power_bias = 0x1p23F + 127.0F;
-TILEWISE_INLINE vec scale_base(vec m) {
-    return m - broadcast(power_bias);
-}
+TILEWISE_INLINE vec scale_base(vec m) { return m - broadcast(power_bias); }
 TILEWISE_INLINE vec scale_or_zero(vec value, vec r, vec base, float lowest) {
     const vec exponent = r - base;
     const vec power = float_of_bits(bits_of(exponent) << 23);

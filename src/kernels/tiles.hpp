@@ -1,11 +1,13 @@
-// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read. In place where it lies well
-// in memory, else copied into scratch.
+// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read, in place or copied into
+// scratch, as the plan says. Only elements that exist are read.
 
 #ifndef TILEWISE_SRC_KERNELS_TILES_HPP
 #define TILEWISE_SRC_KERNELS_TILES_HPP
 
+#include <cstddef>
 #include <cstdint>
 
+#include "../contract.hpp"
 #include "interface.hpp"
 #include "simd.hpp"
 
@@ -19,6 +21,8 @@ struct tile {
 
 inline constexpr std::int64_t line_floats = 16;  // of a cache line
 
+TILEWISE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+TILEWISE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 TILEWISE_INLINE std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
@@ -30,46 +34,63 @@ TILEWISE_INLINE std::int64_t tile_stride(std::int64_t dim) {
                                                            : round_up(dim, max_depth);
 }
 
-/// Whether the rows can be read where they are: dense, and not so far apart that a chunk of them fights for
-/// the same cache sets and pages.
-TILEWISE_INLINE bool lies_well(const rows_in& rows, std::int64_t dim) {
-    return rows.element_stride == 1 && rows.token_stride >= dim && rows.token_stride <= 2 * dim;
-}
+/// The rows of K or of V of one head, handed out in tiles.
+struct tile_source {
+    const float* data;
+    row_layout layout;
+    std::int64_t dim;
+    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place
+};
 
-/// Copies `count` rows; columns from dim to the next multiple of max_depth become 0.
-inline void copy_tile(const rows_in& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
-                      float* to, std::int64_t stride) {
-    const std::int64_t padded = round_up(dim, max_depth);
+/// Rows first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
+/// processor looks up several pages at a time, which it cannot do for a row or two between computations.
+inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
+    const float* const from = source.data + first * source.layout.token_stride;
+    if (source.buffer == nullptr) { return {from, source.layout.token_stride}; }
+    const std::int64_t stride = tile_stride(source.dim);
     for (std::int64_t j = 0; j < count; ++j) {
-        const float* const from = rows.data + (first + j) * rows.token_stride;
-        float* const row = to + j * stride;
-        if (rows.element_stride == 1) {
-            for (std::int64_t i = 0; i < dim; ++i) { row[i] = from[i]; }
+        const float* const row = from + j * source.layout.token_stride;
+        float* const to = source.buffer + j * stride;
+        if (source.layout.element_stride == 1) {
+            __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
         } else {
-            for (std::int64_t i = 0; i < dim; ++i) { row[i] = from[i * rows.element_stride]; }
+            for (std::int64_t i = 0; i < source.dim; ++i) { to[i] = row[i * source.layout.element_stride]; }
         }
-        for (std::int64_t i = dim; i < padded; ++i) { row[i] = 0.0F; }
+        for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
     }
+    return {source.buffer, stride};
 }
 
-/// Rows first .. first + count - 1. `needs_padding` asks for columns up to a multiple of max_depth.
-TILEWISE_INLINE tile load_tile(const rows_in& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
-                               bool needs_padding, float* scratch) {
-    if (lies_well(rows, dim) && (!needs_padding || dim % max_depth == 0)) {
-        return {rows.data + first * rows.token_stride, rows.token_stride};
-    }
-    copy_tile(rows, first, count, dim, scratch, tile_stride(dim));
-    return {scratch, tile_stride(dim)};
-}
+/// Prefetches the next chunk, a few rows at a time, while the current one is computed: the processor's own
+/// prefetchers do not look that far, and more requests at once than it can hold would make it wait. Only
+/// sources that are read in place; copying has requests enough under way.
+class chunk_prefetcher {
+public:
+    /// Keys first .. last - 1; `steps` calls of step() are to come.
+    chunk_prefetcher(const tile_source& k, const tile_source& v, std::int64_t first, std::int64_t last,
+                     std::int64_t steps)
+        : k_(k), v_(v), next_(first), last_(last), rows_per_step_((last - first) / steps + 1) {}
 
-/// Starts moving rows to the second-level cache.
-inline void prefetch_rows(const rows_in& rows, std::int64_t first, std::int64_t count, std::int64_t dim) {
-    if (rows.element_stride != 1) { return; }
-    for (std::int64_t j = first; j < first + count; ++j) {
-        const float* const row = rows.data + j * rows.token_stride;
-        for (std::int64_t i = 0; i < dim; i += line_floats) { __builtin_prefetch(row + i, 0, 2); }
+    void step() {
+        for (const std::int64_t end = smaller(next_ + rows_per_step_, last_); next_ < end; ++next_) {
+            prefetch_row(k_, next_);
+            prefetch_row(v_, next_);
+        }
     }
-}
+
+private:
+    static void prefetch_row(const tile_source& source, std::int64_t key) {
+        if (source.buffer != nullptr) { return; }
+        const float* const row = source.data + key * source.layout.token_stride;
+        for (std::int64_t i = 0; i < source.dim; i += line_floats) { __builtin_prefetch(row + i, 0, 2); }
+    }
+
+    const tile_source& k_;
+    const tile_source& v_;
+    std::int64_t next_;
+    std::int64_t last_;
+    std::int64_t rows_per_step_;
+};
 
 /// Whether no element of a tile is infinite or NaN.
 inline bool all_finite(const tile& rows, std::int64_t count, std::int64_t dim) {

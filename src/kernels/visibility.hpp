@@ -8,6 +8,7 @@
 
 #include "interface.hpp"
 #include "simd.hpp"
+#include "tiles.hpp"
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
@@ -17,18 +18,20 @@ struct key_range {
     std::int64_t last;
 };
 
-TILEWISE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
-    return a < b ? a : b;
-}
-TILEWISE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) {
-    return a > b ? a : b;
-}
-
 /// The keys that a query token sees.
 TILEWISE_INLINE key_range visible_keys(const shape& s, std::int64_t token) {
     key_range range{0, s.keys};
     if (s.causal) { range.last = smaller(range.last, token + s.causal_offset + 1); }
     return range.last > range.first ? range : key_range{0, 0};
+}
+
+TILEWISE_INLINE bool is_empty(const key_range& range) { return range.last <= range.first; }
+
+/// The smallest range that holds both.
+TILEWISE_INLINE key_range join(const key_range& a, const key_range& b) {
+    if (is_empty(a)) { return b; }
+    if (is_empty(b)) { return a; }
+    return {smaller(a.first, b.first), larger(a.last, b.last)};
 }
 
 /// The keys that any row of a panel sees, and those that all its rows see.
@@ -37,15 +40,11 @@ struct panel_range {
     key_range all;
 };
 
-TILEWISE_INLINE panel_range join(const key_range* rows, std::int64_t count) {
-    panel_range range{{INT64_MAX, 0}, {0, INT64_MAX}};
+TILEWISE_INLINE panel_range range_of(const key_range* rows, std::int64_t count) {
+    panel_range range{{0, 0}, {0, INT64_MAX}};
     for (std::int64_t r = 0; r < count; ++r) {
-        if (rows[r].last > rows[r].first) {
-            range.some.first = smaller(range.some.first, rows[r].first);
-            range.some.last = larger(range.some.last, rows[r].last);
-        }
-        range.all.first = larger(range.all.first, rows[r].first);
-        range.all.last = smaller(range.all.last, rows[r].last);
+        range.some = join(range.some, rows[r]);
+        range.all = {larger(range.all.first, rows[r].first), smaller(range.all.last, rows[r].last)};
     }
     return range;
 }
