@@ -6,6 +6,10 @@ set(exact_arithmetic_options -fno-fast-math -ffp-contract=off)
 
 set(warning_options -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Wcast-align
     -Wnon-virtual-dtor -Woverloaded-virtual -Wundef)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # Wrong about std::string (GCC bug 105651).
+  list(APPEND warning_options -Wno-restrict)
+endif()
 if(TILEWISE_WERROR)
   list(APPEND warning_options -Werror)
 endif()
