@@ -1,0 +1,117 @@
+// No byte outside the tensors is read or written: each of them ends, or begins, at a protected page.
+
+#include <doctest/doctest.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#    include <algorithm>
+#    include <array>
+
+#    include "cases.hpp"
+#    include "guarded_memory.hpp"
+
+using namespace tilewise_tests;
+
+namespace {
+
+using count = std::int64_t;
+enum class order : std::uint8_t { bhsd, bshd, transposed, reversed };
+
+/// A tensor of exactly its elements in guarded memory.
+class guarded_tensor {
+public:
+    guarded_tensor(const extents& sizes, order how, guard where)
+        : memory_(static_cast<std::size_t>(sizes[0] * sizes[1] * sizes[2] * sizes[3]), where) {
+        const auto [batch, heads, tokens, dim] = sizes;
+        if (how == order::bshd) {
+            view_ = tilewise::bshd(memory_.data(), batch, tokens, heads, dim);
+        } else {
+            view_ = tilewise::bhsd(memory_.data(), batch, heads, tokens, dim);
+        }
+        if (how == order::transposed) {
+            view_.strides[2] = 1;
+            view_.strides[3] = tokens;
+        }
+        if (how == order::reversed) {
+            view_.data = memory_.data() + batch * heads * tokens * dim - 1;
+            for (auto& stride : view_.strides) { stride = -stride; }
+        }
+    }
+
+    [[nodiscard]] const tilewise::tensor& view() const { return view_; }
+
+    void copy_from(const owned_tensor& from) const {
+        for (count b = 0; b < view_.batch(); ++b) {
+            for (count h = 0; h < view_.heads(); ++h) {
+                for (count t = 0; t < view_.tokens(); ++t) {
+                    for (count i = 0; i < view_.head_dim(); ++i) {
+                        *element(view_, b, h, t, i) = from.at(b, h, t, i);
+                    }
+                }
+            }
+        }
+    }
+
+private:
+    guarded_memory memory_;
+    tilewise::tensor view_;
+};
+
+void check_guarded(const attention_case& which, order how, guard where) {
+    const inputs given = make_inputs(which);
+    const results want = naive(which, given);
+    const guarded_tensor q(given.q.view().extents, how, where);
+    const guarded_tensor k(given.k.view().extents, how, where);
+    const guarded_tensor v(given.v.view().extents, how, where);
+    q.copy_from(given.q);
+    k.copy_from(given.k);
+    v.copy_from(given.v);
+    const order written = how == order::reversed ? order::bhsd : how;
+    const guarded_tensor out(want.out.view().extents, written, where);
+    const guarded_tensor lse(want.lse.view().extents, written, where);
+    const tilewise::options options{.causal = which.causal, .lse = lse.view(), .threads = 2};
+    INFO(show(which));
+    tilewise::attention(q.view(), k.view(), v.view(), out.view(), options);
+    CHECK(first_difference(out.view(), want.out.view()) == "");
+    CHECK(first_difference(lse.view(), want.lse.view()) == "");
+    tilewise::reference::attention(q.view(), k.view(), v.view(), out.view(), options);
+    CHECK(first_difference(out.view(), want.out.view()) == "");
+}
+
+}  // namespace
+
+TEST_CASE("guard pages: nothing outside the tensors is touched, at ragged sizes") {
+    constexpr std::array<count, 12> lengths = {1, 2, 3, 7, 15, 17, 31, 47, 49, 127, 129, 260};
+    constexpr std::array<count, 10> dims = {1, 2, 3, 5, 8, 15, 17, 33, 63, 80};
+    random_source random(11);
+    const count cases = by_effort(60, 200, 300);
+    for (count number = 0; number < cases; ++number) {
+        const auto any = [&](const auto& of) {
+            return of[static_cast<std::size_t>(random.bits() % of.size())];
+        };
+        attention_case which;
+        which.batch = random.between(1, 2);
+        which.kv_heads = random.between(1, 2);
+        which.heads = which.kv_heads * random.between(1, 3);
+        which.queries = any(lengths);
+        which.keys = any(lengths);
+        which.key_dim = any(dims);
+        which.value_dim = random.bits() % 2 == 0 ? which.key_dim : any(dims);
+        which.causal = any(all_causal);
+        which.seed = static_cast<std::uint64_t>(number) + 1;
+        const auto how = static_cast<order>(number % 4);
+        check_guarded(which, how, number / 4 % 2 == 0 ? guard::behind : guard::before);
+    }
+}
+
+TEST_CASE("guard pages: tensors without elements are not touched") {
+    for (const guard where : {guard::behind, guard::before}) {
+        check_guarded({.queries = 5, .keys = 0, .key_dim = 4, .value_dim = 4}, order::bhsd, where);
+        check_guarded({.queries = 0, .keys = 5, .key_dim = 4, .value_dim = 4}, order::bhsd, where);
+        check_guarded({.queries = 5, .keys = 5, .key_dim = 0, .value_dim = 4, .scale = 1.0F}, order::bhsd,
+                      where);
+        check_guarded({.queries = 5, .keys = 5, .key_dim = 4, .value_dim = 0}, order::bhsd, where);
+    }
+}
+
+#endif
