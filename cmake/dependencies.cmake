@@ -10,7 +10,7 @@ set(missing_dependencies "")
 macro(tilewise_fetch name repository tag package)
   # FetchContent's own error does not say what to install when there is no network, so look first.
   string(TOUPPER FETCHCONTENT_SOURCE_DIR_${name} given_source)
-  if(FETCHCONTENT_FULLY_DISCONNECTED OR DEFINED ${given_source})
+  if(FETCHCONTENT_FULLY_DISCONNECTED OR DEFINED ${given_source} OR EXISTS ${FETCHCONTENT_BASE_DIR}/${name}-src)
     set(tag_missing 0)
   else()
     execute_process(COMMAND ${CMAKE_COMMAND} -E env GIT_TERMINAL_PROMPT=0 git ls-remote --exit-code ${repository} refs/tags/${tag}
