@@ -1,0 +1,97 @@
+// The plan: what it states is true, and small work stays on one thread.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "cases.hpp"
+#include "models.hpp"
+
+using namespace tilewise_tests;
+
+namespace {
+
+using count = std::int64_t;
+
+tilewise::plan plan_of(const attention_case& which, int threads = 0, std::size_t scratch_budget = 0) {
+    const inputs given = make_inputs(which);
+    const results into = make_results(which);
+    return tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(),
+                                    {.scale = which.scale,
+                                     .causal = which.causal,
+                                     .lse = into.lse.view(),
+                                     .threads = threads,
+                                     .scratch_budget = scratch_budget});
+}
+
+}  // namespace
+
+TEST_CASE("plan: visible scores and floating-point operations are those that counting finds") {
+    random_source random(6);
+    for (count number = 0; number < 200; ++number) {
+        attention_case which;
+        which.batch = random.between(0, 3);
+        which.kv_heads = random.between(1, 3);
+        which.heads = which.kv_heads * random.between(1, 3);
+        which.queries = random.between(0, 40);
+        which.keys = random.between(0, 40);
+        which.key_dim = random.between(1, 9);
+        which.value_dim = random.between(1, 9);
+        which.causal = all_causal[static_cast<std::size_t>(number % 3)];
+        double scores = 0.0;
+        for (count i = 0; i < which.queries; ++i) { scores += static_cast<double>(visible_keys(which, i)); }
+        scores *= static_cast<double>(which.batch * which.heads);
+        INFO(show(which));
+        const tilewise::plan plan = plan_of(which);
+        CHECK(plan.visible_scores == scores);
+        CHECK(plan.flops == 2.0 * static_cast<double>(which.key_dim + which.value_dim) * scores);
+    }
+}
+
+TEST_CASE("plan: tasks cover the rows, in whole panels, and there are threads for them") {
+    for (const count queries : {1, 17, 200, 1000}) {
+        for (const auto& [heads, kv_heads] : {std::pair<count, count>{1, 1}, {6, 2}, {8, 8}}) {
+            for (const int threads : {1, 2, 3, 7}) {
+                const attention_case which{
+                    .batch = 2, .heads = heads, .kv_heads = kv_heads, .queries = queries, .keys = 300};
+                const tilewise::plan plan = plan_of(which, threads);
+                INFO(show(which));
+                CHECK(plan.isa == tilewise::active_isa());
+                CHECK(plan.chunk_keys == 128);
+                const count rows = queries * (heads / kv_heads);
+                CHECK(plan.tasks >= 2 * kv_heads * ((rows + plan.block_rows - 1) / plan.block_rows));
+                CHECK(plan.tasks <= 2 * kv_heads * ((rows + plan.panel_rows - 1) / plan.panel_rows));
+                CHECK((plan.block_rows % plan.panel_rows == 0 || plan.block_rows == rows));
+                CHECK(plan.threads >= 1);
+                CHECK(plan.threads <= threads);
+                CHECK(plan.threads <= plan.tasks);
+                CHECK(plan.scratch_bytes ==
+                      static_cast<std::size_t>(plan.threads) * plan.scratch_bytes_per_thread);
+            }
+        }
+    }
+}
+
+TEST_CASE("plan: small work uses one thread; one head with one long sequence keeps all busy") {
+    CHECK(plan_of({.queries = 16, .keys = 16}, 8).threads == 1);
+    CHECK(plan_of({.queries = 1, .keys = 64, .key_dim = 128, .value_dim = 128}, 64).threads == 1);
+    const tilewise::plan large = plan_of({.queries = 4096, .keys = 4096}, 8);
+    CHECK(large.threads == 8);
+    CHECK(large.tasks >= 4 * 8);
+}
+
+TEST_CASE("plan: nothing to do is no task") {
+    for (const int empty : {0, 1, 2}) {
+        attention_case which{.queries = 5, .keys = 5};
+        (empty == 0 ? which.batch : empty == 1 ? which.heads : which.queries) = 0;
+        if (empty == 1) { which.kv_heads = 0; }
+        const tilewise::plan plan = plan_of(which, 4);
+        CHECK(plan.tasks == 0);
+        CHECK(plan.threads == 1);
+        CHECK(plan.scratch_bytes == 0);
+        CHECK(plan.flops == 0.0);
+        CHECK(plan.visible_scores == 0.0);
+    }
+    // Rows that see no key are written all the same.
+    CHECK(plan_of({.queries = 5, .keys = 0}).tasks >= 1);
+}

@@ -1,0 +1,117 @@
+// The views: where the constructors put the elements, slices, and what they refuse.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace tilewise_tests;
+
+namespace {
+
+using count = std::int64_t;
+using tilewise::axis;
+
+/// The place of element (b, h, t, i) in the memory.
+count place(const tilewise::const_tensor& of, const float* memory, count b, count h, count t, count i) {
+    return element(of, b, h, t, i) - memory;
+}
+
+template <class Call>
+std::string message_of(const Call& call) {
+    try {
+        call();
+    } catch (const std::invalid_argument& error) { return error.what(); }
+    return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("tensor: the common layouts put elements where they say") {
+    const std::vector<float> memory(1000);
+    const float* const data = memory.data();
+    const auto by_head = tilewise::bhsd(data, 2, 3, 4, 5);
+    CHECK(place(by_head, data, 1, 2, 3, 4) == ((1 * 3 + 2) * 4 + 3) * 5 + 4);
+    const auto by_token = tilewise::bshd(data, 2, 4, 3, 5);
+    CHECK(by_token.extents == std::array<count, 4>{2, 3, 4, 5});
+    CHECK(place(by_token, data, 1, 2, 3, 4) == ((1 * 4 + 3) * 3 + 2) * 5 + 4);
+    const auto rows = tilewise::row_values(data, 2, 3, 4);
+    CHECK(rows.head_dim() == 1);
+    CHECK(place(rows, data, 1, 2, 3, 0) == (1 * 3 + 2) * 4 + 3);
+    CHECK(by_head.batch() == 2);
+    CHECK(by_head.heads() == 3);
+    CHECK(by_head.tokens() == 4);
+    CHECK(by_head.head_dim() == 5);
+}
+
+TEST_CASE("tensor: packed query, key and value heads") {
+    const std::vector<float> memory(1000);
+    const float* const data = memory.data();
+    const auto views = tilewise::packed_qkv(data, 2, 3, 4, 2, 5);
+    CHECK(views.q.extents == std::array<count, 4>{2, 4, 3, 5});
+    CHECK(views.k.extents == std::array<count, 4>{2, 2, 3, 5});
+    CHECK(views.v.extents == std::array<count, 4>{2, 2, 3, 5});
+    CHECK(place(views.q, data, 1, 3, 2, 4) == ((1 * 3 + 2) * 8 + 3) * 5 + 4);
+    CHECK(place(views.k, data, 1, 1, 2, 4) == ((1 * 3 + 2) * 8 + 5) * 5 + 4);
+    CHECK(place(views.v, data, 1, 1, 2, 4) == ((1 * 3 + 2) * 8 + 7) * 5 + 4);
+}
+
+TEST_CASE("tensor: views of const and of writable memory") {
+    std::vector<float> memory(60);
+    const auto writable = tilewise::bhsd(memory.data(), 1, 3, 4, 5);
+    static_assert(std::is_same_v<decltype(writable), const tilewise::tensor>);
+    const tilewise::const_tensor readable = writable;
+    CHECK(readable.data == writable.data);
+    CHECK(readable.strides == writable.strides);
+    static_assert(!std::is_convertible_v<tilewise::const_tensor, tilewise::tensor>);
+}
+
+TEST_CASE("tensor: slices") {
+    std::vector<float> memory(120);
+    const auto whole = tilewise::bhsd(memory.data(), 2, 3, 4, 5);
+    const auto part = whole.slice(axis::heads, 1, 2).slice(axis::tokens, 3, 1).slice(axis::head_dim, 2, 3);
+    CHECK(part.extents == std::array<count, 4>{2, 2, 1, 3});
+    CHECK(element(part, 1, 1, 0, 2) == element(whole, 1, 2, 3, 4));
+    CHECK(whole.slice(axis::batch, 2, 0).batch() == 0);
+    CHECK(whole.slice(axis::batch, 0, 2).extents == whole.extents);
+    CHECK(tilewise::tensor{}.slice(axis::tokens, 0, 0).data == nullptr);
+}
+
+TEST_CASE("tensor: a slice that is not inside is refused") {
+    std::vector<float> memory(120);
+    const auto whole = tilewise::bhsd(memory.data(), 2, 3, 4, 5);
+    constexpr count largest = std::numeric_limits<count>::max();
+    for (const auto& [first, size] : std::array<std::array<count, 2>, 7>{
+             {{-1, 1}, {0, -1}, {4, 1}, {0, 5}, {3, 2}, {largest, 1}, {1, largest}}}) {
+        const std::string message =
+            message_of([&, f = first, s = size] { static_cast<void>(whole.slice(axis::tokens, f, s)); });
+        INFO(message);
+        CHECK(has(message, "first " + std::to_string(first)));
+        CHECK(has(message, "count " + std::to_string(size)));
+        CHECK(has(message, "has 4"));
+    }
+}
+
+TEST_CASE("tensor: a span must hold the elements") {
+    std::vector<float> memory(120);
+    const std::span<float> span(memory);
+    CHECK(tilewise::bhsd(span, 2, 3, 4, 5).data == memory.data());
+    CHECK(tilewise::bshd(std::span<const float>(memory), 2, 4, 3, 5).data == memory.data());
+    CHECK(tilewise::bhsd(span, 2, 3, 4, 0).head_dim() == 0);
+    constexpr count large = count{1} << 32U;
+    CHECK(tilewise::bhsd(span, 0, large, large, large).batch() == 0);
+
+    CHECK(has(message_of([&] { static_cast<void>(tilewise::bhsd(span, 2, 3, 4, 6)); }), "120"));
+    CHECK(has(message_of([&] { static_cast<void>(tilewise::bshd(span, 121, 1, 1, 1)); }), "120"));
+    CHECK(has(message_of([&] { static_cast<void>(tilewise::bshd(span, 2, -4, 3, 5)); }), "-4"));
+    // 2^64 elements: the product must not wrap around to 0.
+    CHECK(has(message_of([&] { static_cast<void>(tilewise::bhsd(span, large, large, 1, 1)); }), "120"));
+}
