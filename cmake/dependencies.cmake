@@ -72,14 +72,18 @@ endmacro()
 
 tilewise_headers(tilewise_xsimd xsimd/xsimd.hpp xsimd https://github.com/xtensor-stack/xsimd.git 13.2.0 include libxsimd-dev)
 
-if(TILEWISE_OPENMP AND NOT TARGET OpenMP::OpenMP_CXX)
+if(TILEWISE_OPENMP)
+  set(openmp_target_is_ours ON)
+  if(TARGET OpenMP::OpenMP_CXX)
+    set(openmp_target_is_ours OFF)
+  endif()
   find_package(OpenMP COMPONENTS CXX)
-  if(OpenMP_CXX_FOUND)
-    # A surrounding project links the library in directories of its own.
-    set_target_properties(OpenMP::OpenMP_CXX PROPERTIES IMPORTED_GLOBAL ON)
-  else()
+  if(NOT OpenMP_CXX_FOUND)
     message(STATUS "The compiler has no OpenMP; -DTILEWISE_OPENMP=OFF does without threads")
     list(APPEND missing_dependencies libomp-dev)
+  elseif(openmp_target_is_ours)
+    # A surrounding project links the library in directories of its own.
+    set_target_properties(OpenMP::OpenMP_CXX PROPERTIES IMPORTED_GLOBAL ON)
   endif()
 endif()
 

@@ -6,32 +6,16 @@ install(TARGETS tilewise EXPORT tilewise-targets)
 install(DIRECTORY include/tilewise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# Nothing has to be found before the target can be used, so its file is the whole configuration.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tilewise)
-install(EXPORT tilewise-targets NAMESPACE tilewise:: DESTINATION ${package_folder})
+install(EXPORT tilewise-targets FILE tilewise-config.cmake NAMESPACE tilewise:: DESTINATION ${package_folder})
 
-# A static library leaves linking OpenMP to its user.
-if(TILEWISE_OPENMP AND NOT BUILD_SHARED_LIBS)
-  set(find_openmp "find_dependency(OpenMP COMPONENTS CXX)")
-endif()
-configure_package_config_file(cmake/tilewise-config.cmake.in tilewise-config.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(tilewise-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/tilewise-config.cmake ${PROJECT_BINARY_DIR}/tilewise-config-version.cmake
-        DESTINATION ${package_folder})
+install(FILES ${PROJECT_BINARY_DIR}/tilewise-config-version.cmake DESTINATION ${package_folder})
 
-# The libraries that a static one needs, as linker flags: OpenMP's, then the C++ compiler's, because the
-# user's linker may be run by a C compiler.
-set(private_libraries "")
-if(TILEWISE_OPENMP)
-  foreach(library IN LISTS OpenMP_CXX_LIBRARIES)
-    get_filename_component(folder ${library} DIRECTORY)
-    get_filename_component(name ${library} NAME_WE)
-    string(REGEX REPLACE "^lib" "" name ${name})
-    if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
-      list(APPEND private_libraries -L${folder})
-    endif()
-    list(APPEND private_libraries -l${name})
-  endforeach()
-endif()
+# What a static library leaves to its user's linker: OpenMP (see src), and the C++ compiler's libraries, for
+# linkers that are run by a C compiler.
+set(private_libraries ${openmp_link_flags})
 foreach(name IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
   if(name MATCHES "^(stdc\\+\\+|c\\+\\+|c\\+\\+abi|m)$")
     list(APPEND private_libraries -l${name})
@@ -54,6 +38,7 @@ if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
   set(pkg_config_libdir ${CMAKE_INSTALL_LIBDIR})
 else()
   file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
   set(pkg_config_prefix "\${pcfiledir}/${to_prefix}")
   set(pkg_config_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
 endif()
