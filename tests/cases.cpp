@@ -36,9 +36,7 @@ std::string show(const attention_case& which) {
     return text.str();
 }
 
-std::span<const setting> all_settings() {
-    return settings_in_order;
-}
+std::span<const setting> all_settings() { return settings_in_order; }
 
 inputs make_inputs(const attention_case& which) {
     const extents q = {which.batch, which.heads, which.queries, which.key_dim};

@@ -85,8 +85,6 @@ void probe_isa_environment() {
 #endif
 }
 
-std::span<const isa_probe> isa_probes() {
-    return probes;
-}
+std::span<const isa_probe> isa_probes() { return probes; }
 
 }  // namespace tilewise_tests

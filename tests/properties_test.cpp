@@ -40,7 +40,9 @@ results rows_of(const results& all, count first, count rows) {
         for (count b = 0; b < part.batch(); ++b) {
             for (count h = 0; h < part.heads(); ++h) {
                 for (count t = 0; t < part.tokens(); ++t) {
-                    for (count i = 0; i < part.head_dim(); ++i) { made.at(b, h, t, i) = *element(part, b, h, t, i); }
+                    for (count i = 0; i < part.head_dim(); ++i) {
+                        made.at(b, h, t, i) = *element(part, b, h, t, i);
+                    }
                 }
             }
         }
@@ -64,8 +66,15 @@ results compute_part(const tilewise::const_tensor& q, const tilewise::const_tens
 }
 
 attention_case ordinary_case(causal mask) {
-    return {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 150, .keys = 270, .key_dim = 20, .value_dim = 24,
-            .causal = mask, .scale = 0.25F};
+    return {.batch = 2,
+            .heads = 4,
+            .kv_heads = 2,
+            .queries = 150,
+            .keys = 270,
+            .key_dim = 20,
+            .value_dim = 24,
+            .causal = mask,
+            .scale = 0.25F};
 }
 
 }  // namespace
@@ -103,7 +112,8 @@ TEST_CASE("a NaN reaches the rows that see it, and no other") {
                             REQUIRE(bits == (hit ? canonical_nan_bits : bits_of(clean.out.at(b, h, t, i))));
                         }
                         const std::uint32_t lse_bits = bits_of(got.lse.at(b, h, t, 0));
-                        REQUIRE(lse_bits == (sees && !in_value ? canonical_nan_bits : bits_of(clean.lse.at(b, h, t, 0))));
+                        REQUIRE(lse_bits ==
+                                (sees && !in_value ? canonical_nan_bits : bits_of(clean.lse.at(b, h, t, 0))));
                     }
                 }
             }
@@ -112,7 +122,8 @@ TEST_CASE("a NaN reaches the rows that see it, and no other") {
 }
 
 TEST_CASE("a row that sees no key gives +0 and lse -inf") {
-    const attention_case which{.heads = 2, .kv_heads = 1, .queries = 100, .keys = 30, .causal = causal::bottom_right};
+    const attention_case which{
+        .heads = 2, .kv_heads = 1, .queries = 100, .keys = 30, .causal = causal::bottom_right};
     const inputs given = make_inputs(which);
     spoil(given.v, 30);
     const results got = tiled(which, given);
@@ -147,7 +158,8 @@ TEST_CASE("batch entries and heads are computed apart from each other") {
 }
 
 TEST_CASE("permuting batch entries and heads permutes the outputs") {
-    const attention_case which{.batch = 3, .heads = 3, .kv_heads = 3, .queries = 40, .keys = 50, .scale = 0.25F};
+    const attention_case which{
+        .batch = 3, .heads = 3, .kv_heads = 3, .queries = 40, .keys = 50, .scale = 0.25F};
     const inputs given = make_inputs(which);
     const results straight = tiled(which, given);
     // The same elements under reversed batch and head axes.
@@ -158,7 +170,8 @@ TEST_CASE("permuting batch entries and heads permutes the outputs") {
         }
         return view;
     };
-    const results turned = compute_part(turn(given.q.view()), turn(given.k.view()), turn(given.v.view()), causal::none);
+    const results turned =
+        compute_part(turn(given.q.view()), turn(given.k.view()), turn(given.v.view()), causal::none);
     CHECK(first_difference(turned.out.view(), turn(straight.out.view())) == "");
     CHECK(first_difference(turned.lse.view(), turn(straight.lse.view())) == "");
 }
@@ -196,9 +209,11 @@ TEST_CASE("a part of the value columns gives the bits that it has in the whole")
     const attention_case which = ordinary_case(causal::top_left);
     const inputs given = make_inputs(which);
     const results all = tiled(which, given);
-    for (const auto& [first, columns] : std::array<std::array<count, 2>, 4>{{{0, 1}, {3, 17}, {23, 1}, {8, 16}}}) {
-        const results part = compute_part(given.q.view(), given.k.view(),
-                                          given.v.view().slice(axis::head_dim, first, columns), causal::top_left);
+    for (const auto& [first, columns] :
+         std::array<std::array<count, 2>, 4>{{{0, 1}, {3, 17}, {23, 1}, {8, 16}}}) {
+        const results part =
+            compute_part(given.q.view(), given.k.view(), given.v.view().slice(axis::head_dim, first, columns),
+                         causal::top_left);
         CHECK(first_difference(part.out.view(), all.out.view().slice(axis::head_dim, first, columns)) == "");
     }
 }

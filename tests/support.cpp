@@ -13,9 +13,7 @@ effort test_effort() {
     return name != nullptr && std::string_view(name) == "quick" ? effort::quick : effort::full;
 }
 
-bool isa_is_slow() {
-    return tilewise::active_isa() == tilewise::isa::sse2;
-}
+bool isa_is_slow() { return tilewise::active_isa() == tilewise::isa::sse2; }
 
 std::int64_t by_effort(std::int64_t quick, std::int64_t slow, std::int64_t full) {
     if (test_effort() == effort::quick) { return quick; }
@@ -35,9 +33,7 @@ std::int64_t random_source::between(std::int64_t first, std::int64_t last) {
     return first + static_cast<std::int64_t>(bits() % count);
 }
 
-float random_source::uniform() {
-    return static_cast<float>(bits() >> 40U) * 0x1p-24F;
-}
+float random_source::uniform() { return static_cast<float>(bits() >> 40U) * 0x1p-24F; }
 
 float random_source::normal() {
     const std::uint64_t all = bits();

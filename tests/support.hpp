@@ -46,12 +46,8 @@ private:
     std::uint64_t state_;
 };
 
-inline std::uint32_t bits_of(float value) {
-    return std::bit_cast<std::uint32_t>(value);
-}
-inline float from_bits(std::uint32_t bits) {
-    return std::bit_cast<float>(bits);
-}
+inline std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+inline float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
 /// A number with its bits: "1.5 (0x3fc00000)".
 std::string show(float value);

@@ -40,12 +40,8 @@ void for_each_element(const tilewise::tensor& view, const std::function<void(flo
 
 }  // namespace
 
-std::span<const layout> all_layouts() {
-    return layouts;
-}
-const layout& dense() {
-    return layouts[0];
-}
+std::span<const layout> all_layouts() { return layouts; }
+const layout& dense() { return layouts[0]; }
 
 owned_tensor::owned_tensor(const extents& sizes, const layout& where) {
     extents strides{};
@@ -76,9 +72,7 @@ void owned_tensor::fill_normal(std::uint64_t seed, float size) const {
     for_each_element(view_, [&](float& value) { value = random.normal() * size; });
 }
 
-void owned_tensor::clear() {
-    std::fill(memory_.begin(), memory_.end(), from_bits(canary_bits));
-}
+void owned_tensor::clear() { std::fill(memory_.begin(), memory_.end(), from_bits(canary_bits)); }
 
 std::string owned_tensor::damage() const {
     for (std::size_t place = 0; place < memory_.size(); ++place) {

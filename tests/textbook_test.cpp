@@ -15,9 +15,7 @@ namespace {
 const float root_half = 1.0F / std::sqrt(2.0F);
 
 // Numbers as the textbook prints them, with four decimals.
-double printed(float value) {
-    return std::round(static_cast<double>(value) * 1e4) / 1e4;
-}
+double printed(float value) { return std::round(static_cast<double>(value) * 1e4) / 1e4; }
 
 }  // namespace
 
