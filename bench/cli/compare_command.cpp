@@ -37,6 +37,7 @@ struct compare_options {
     std::string data = TILEWISE_DATA_DIRECTORY;
     std::string json;
     std::string plot;
+    std::uint64_t memory = 0;
     double seconds = 2;
     double budget = 0;
     bool demo = false;  ///< no option that describes an input was given
@@ -107,10 +108,17 @@ std::vector<comparison_row> measure_all(const std::vector<task>& tasks, const co
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         const task& next = tasks[i];
         const std::string name = next.spec.name() + " " + format_count(next.spec.tokens) + " tokens";
+        std::string obstacle;
         if (!rows.empty() && !expected.allows(next)) {
+            obstacle = "would not fit into " + format_seconds(given.budget) + " in all (see --budget)";
+        }
+        // The input, both outputs, and the input once more in the process whose memory is measured.
+        if (2.5 * next.spec.bytes() > static_cast<double>(usable_memory(settings))) {
+            obstacle = "does not fit into memory, not even its input and output";
+        }
+        if (!obstacle.empty()) {
             progress.clear();
-            std::cout << "Left out: " << name << ", which would not fit into " << format_seconds(given.budget)
-                      << " in all (see --budget).\n";
+            std::cout << "Left out: " << name << ": it " << obstacle << ".\n";
             continue;
         }
         settings.causal = next.causal;
@@ -122,6 +130,7 @@ std::vector<comparison_row> measure_all(const std::vector<task>& tasks, const co
         expected.learn(rows.back());
     }
     progress.clear();
+    if (rows.empty()) { throw run_error("nothing is left to compare"); }
     return rows;
 }
 
@@ -150,6 +159,7 @@ void compare(compare_options given, const std::string& program) {
     settings.isa = which;
     settings.products = products_of(given, which);
     settings.seconds = given.seconds;
+    settings.memory = static_cast<std::size_t>(given.memory);
     settings.program = program;
     const int threads = given.threads == 0 ? measure::default_threads() : given.threads;
     machine_facts machine{measure::cpu_name(),
@@ -213,6 +223,10 @@ void add_compare(CLI::App& app, const std::string& program) {
     command->add_option("--json", given->json, "Write the results to this file");
     command->add_option("--plot", given->plot,
                         "Draw time and memory into this .svg or .png file (needs gnuplot)");
+    command
+        ->add_option("--memory", given->memory,
+                     "Memory to use at most, such as 500m or 2g: naive is skipped where it needs more")
+        ->transform(CLI::AsSizeValue(false));
     command->add_option("--seconds", given->seconds, "How long to repeat the timings of one row")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();

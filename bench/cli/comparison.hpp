@@ -53,13 +53,17 @@ struct comparison_settings {
     int threads = 0;  ///< at most; 0 for what OpenMP would use
     tilewise::isa isa{};
     measure::naive_products products{};
-    double seconds = 2;  ///< how long to repeat the timings of one row
+    std::size_t memory = 0;  ///< to use at most; 0 for what is available
+    double seconds = 2;      ///< how long to repeat the timings of one row
     bool with_memory = true;
     std::string program;  ///< this program's file, for the processes whose memory is measured
     std::function<void(const std::string&)> progress;
 };
 
-/// Measures one row. Throws run_error when the input does not fit in memory.
+/// What a row may use, in bytes.
+[[nodiscard]] std::size_t usable_memory(const comparison_settings& settings);
+
+/// Measures one row. The input must fit into memory.
 [[nodiscard]] comparison_row measure_row(const input_spec& spec, const comparison_settings& settings);
 
 /// The naive formulation's shape for an input.

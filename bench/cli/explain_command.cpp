@@ -99,8 +99,8 @@ void explain_tiles() {
     std::printf(
         "Softmax seems to need all scores of a row before it can weigh any: their\n"
         "maximum m (so that nothing overflows) and the sum l of the weights. The online\n"
-        "softmax keeps both running: when a tile of keys raises m, what was summed before\n"
-        "is scaled down to match. Query 2, with tiles of one key (the library's have 128):\n\n"
+        "softmax keeps both running: when a tile of keys raises m, the sums so far are\n"
+        "scaled down to match. Query 2, with tiles of one key (the library's have 128):\n\n"
         "  tile   score    m   rescale by   weight      sum l    output so far o\n");
     const std::vector<tile_state> states = walk_tiles(queries[1], keys, values, scale);
     for (std::size_t j = 0; j < states.size(); ++j) {
@@ -114,14 +114,14 @@ void explain_tiles() {
     const tile_state& last = states.back();
     const pair tiled = {last.output[0] / last.sum, last.output[1] / last.sum};
     const pair whole = attend(queries, keys, values, causal::none)[1];
-    std::printf("\n  output = o / l            %.4f %.4f   bits %s\n", static_cast<double>(tiled[0]),
+    std::printf("\n  output = o / l           %.4f %.4f  bits %s\n", static_cast<double>(tiled[0]),
                 static_cast<double>(tiled[1]), bits_of(tiled).c_str());
-    std::printf("  the library, all at once  %.4f %.4f   bits %s  %s\n", static_cast<double>(whole[0]),
+    std::printf("  the library in one call  %.4f %.4f  bits %s  %s\n", static_cast<double>(whole[0]),
                 static_cast<double>(whole[1]), bits_of(whole).c_str(),
                 bits_of(tiled) == bits_of(whole) ? "the same bits" : "OTHER BITS");
     std::printf(
-        "\nThe same bits: scores are taken as exponents of two (times log2 e), and m is\n"
-        "rounded up to an integer, so rescaling multiplies by a power of two, which rounds\n"
+        "\nThe same bits: scores are taken as exponents of two (times log2 e) and m is an\n"
+        "integer (rounded up), so rescaling multiplies by a power of two, which rounds\n"
         "nothing. When the maximum is found leaves no trace in the result.\n");
 }
 
@@ -185,7 +185,7 @@ void explain_scale() {
     constexpr std::size_t pairs = 20000;
     print_heading("4. Why scores are divided by sqrt(d)");
     std::printf(
-        "A score is a sum of d products. If components have variance 1, it has variance d:\n"
+        "A score is a sum of d products. If components have variance 1, the score's is d:\n"
         "the wider the head, the larger the scores. 20,000 random pairs of query and key:\n\n"
         "            variance of the score       largest of 64 weights, on average\n"
         "      d       raw    / sqrt(d)             raw    / sqrt(d)\n");

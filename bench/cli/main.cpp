@@ -7,6 +7,7 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include <tilewise/version.hpp>
 
@@ -16,6 +17,16 @@
 #include "memory_probe.hpp"
 
 namespace tilewise::cli {
+
+namespace {
+
+/// The library's messages name it, as the program's do.
+std::string without_prefix(const std::string& message) {
+    constexpr std::string_view prefix = "tilewise: ";
+    return message.rfind(prefix, 0) == 0 ? message.substr(prefix.size()) : message;
+}
+
+}  // namespace
 
 CLI::Option* add_threads_option(CLI::App& command, int& threads) {
     return command.add_option("--threads", threads, "Threads to use at most; 0 for all")
@@ -36,7 +47,7 @@ isa choose_isa(const std::string& name) {
         if (!name.empty()) { force_isa(isa_from_name(name)); }
         return active_isa();
     } catch (const std::invalid_argument& error) {
-        throw usage_error((name.empty() ? "" : "--isa: ") + std::string(error.what()));
+        throw usage_error((name.empty() ? "TILEWISE_ISA: " : "--isa: ") + without_prefix(error.what()));
     }
 }
 
@@ -76,8 +87,7 @@ int main_with_errors(int argc, char** argv) {
     } catch (const std::bad_alloc&) {
         std::cerr << "tilewise: not enough memory\n";
     } catch (const std::exception& error) {
-        const std::string what = error.what();
-        std::cerr << (what.rfind("tilewise: ", 0) == 0 ? "" : "tilewise: ") << what << '\n';
+        std::cerr << "tilewise: " << without_prefix(error.what()) << '\n';
     }
     return 1;
 }

@@ -29,11 +29,13 @@ output_file::output_file(std::string_view option, std::filesystem::path path)
     if (!path_.has_filename() || (exists(status) && !is_regular_file(status))) {
         throw run_error(std::string(option) + ": '" + path_.string() + "' is not the name of a regular file");
     }
-    file_ = std::fopen(temporary_.c_str(), "wbx");
-    if (file_ == nullptr) {
+    std::FILE* tried = std::fopen(temporary_.c_str(), "wbx");
+    if (tried == nullptr) {
         throw run_error(std::string(option) + ": '" + path_.string() +
                         "' cannot be written: " + std::strerror(errno));
     }
+    std::fclose(tried);
+    std::filesystem::remove(temporary_, ignored);
 }
 
 output_file::~output_file() {
@@ -47,13 +49,15 @@ void output_file::fail(int error) const {
 }
 
 void output_file::write(const void* data, std::size_t bytes) {
+    if (file_ == nullptr) { file_ = std::fopen(temporary_.c_str(), "wbx"); }
+    if (file_ == nullptr) { fail(errno); }
     if (std::fwrite(data, 1, bytes, file_) != bytes) { fail(errno); }
 }
 
 void output_file::commit() {
     std::FILE* file = file_;
     file_ = nullptr;
-    if (std::fclose(file) != 0) { fail(errno); }
+    if (file != nullptr && std::fclose(file) != 0) { fail(errno); }
     std::error_code failed;
     std::filesystem::rename(temporary_, path_, failed);
     if (failed) { fail(failed.value()); }

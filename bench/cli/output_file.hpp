@@ -13,8 +13,8 @@ namespace tilewise::cli {
 
 class output_file {
 public:
-    /// Opens a temporary file beside `path`, so that a wrong path is noticed before any work is done.
-    /// Throws run_error naming `option` if that fails.
+    /// Tries to make a temporary file beside `path`, so that a wrong path is noticed before any work is done,
+    /// and removes it until it is needed. Throws run_error naming `option` if that fails.
     output_file(std::string_view option, std::filesystem::path path);
     ~output_file();
     output_file(const output_file&) = delete;
@@ -26,6 +26,7 @@ public:
     /// Gives the file its name. Throws run_error if anything that was written did not get there.
     void commit();
 
+    /// The file to be renamed, for other programs that write it.
     [[nodiscard]] const std::filesystem::path& temporary() const { return temporary_; }
 
 private:

@@ -22,7 +22,7 @@ struct series {
 };
 
 std::string points(const std::vector<comparison_row>& rows, bool real, const value_of_row& value) {
-    std::map<std::int64_t, double> sorted;
+    std::multimap<std::int64_t, double> sorted;
     for (const comparison_row& row : rows) {
         if (row.spec.is_real() != real || row.causal != rows.back().causal) { continue; }
         const double y = value(row);
@@ -100,7 +100,7 @@ std::string script_for(const std::filesystem::path& path, const std::vector<comp
            << shape.heads << " query heads, " << shape.kv_heads << " key heads, head dimension "
            << shape.head_dim << (rows.back().causal ? ", causal" : "") << ", " << rows.back().threads
            << (rows.back().threads == 1 ? " thread" : " threads") << "'\n"
-           << "set logscale x 2\nset logscale y 10\nset grid ytics lc rgb '#dddddd'\nset key top left "
+           << "set logscale x 2\nset logscale y 10\nset grid ytics lt 1 lc rgb '#dddddd'\nset key top left "
               "reverse Left\n"
            << "set xlabel 'tokens'\nset xtics (" << token_ticks(rows) << ")\nset xrange [" << 0.8 * shortest
            << ":" << 1.25 * longest << "]\n";

@@ -34,8 +34,9 @@ std::vector<std::string> cells_of(const side& s) {
 }
 
 std::string heads_text(const input_spec& spec) {
-    return std::to_string(spec.heads) + " query heads, " + std::to_string(spec.kv_heads) +
-           " key heads, head dimension " + std::to_string(spec.head_dim);
+    return std::to_string(spec.heads) + (spec.heads == 1 ? " query head, " : " query heads, ") +
+           std::to_string(spec.kv_heads) + (spec.kv_heads == 1 ? " key head" : " key heads") +
+           ", head dimension " + std::to_string(spec.head_dim);
 }
 
 void add_tiled(table& to, const comparison_row& row) {
@@ -48,9 +49,9 @@ void add_tiled(table& to, const comparison_row& row) {
 void add_naive(table& to, const comparison_row& row) {
     const std::string mask = row.causal ? "causal" : "no mask";
     if (!row.naive) {
-        to.add_with_remark({mask, "", "naive"}, "skipped: it would need " +
-                                                    format_bytes(row.naive_needs_bytes) + " of scratch; " +
-                                                    format_bytes(row.available_bytes) + " are available");
+        to.add_with_remark({mask, "", "naive"},
+                           "skipped: it would need " + format_bytes(row.naive_needs_bytes) +
+                               " beside input and output, of " + format_bytes(row.available_bytes));
         return;
     }
     std::vector<std::string> line = {mask, "", "naive"};
@@ -73,6 +74,15 @@ std::string hexadecimal(std::uint64_t value) {
     std::array<char, 17> text{};
     std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
     return text.data();
+}
+
+std::string fingerprints(const std::vector<comparison_row>& rows) {
+    std::string text;
+    for (const comparison_row& row : rows) {
+        text += "\n  " + hexadecimal(row.fingerprint) + "  " + row.spec.name() + ", " +
+                format_count(row.spec.tokens) + (row.causal ? " tokens, causal" : " tokens, no mask");
+    }
+    return text;
 }
 
 nlohmann::ordered_json number_or_null(const std::optional<std::size_t>& value) {
@@ -173,10 +183,14 @@ void print_explanation(std::ostream& out, const std::vector<comparison_row>& row
            "  same bits    the tiled result is compared with the scalar oracle by ==, on at least\n"
            "               "
         << format_count(fewest) << " query tokens of every row.\n";
+    out << "\nFingerprints of the tiled outputs, the same on every machine, for every instruction set and "
+           "any\n"
+           "number of threads:"
+        << fingerprints(rows) << '\n';
     if (spread > 0.1) {
-        out << "  Note: the FMA peak itself varied by " << format_percent(spread)
+        out << "\nNote: the FMA peak itself varied by " << format_percent(spread)
             << " while this was measured: the machine is shared or\n"
-               "  changes its clock rate, and times may be off by as much.\n";
+               "changes its clock rate, and times may be off by as much.\n";
     }
 }
 

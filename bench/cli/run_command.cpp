@@ -62,7 +62,19 @@ options options_of(const run_options& given) {
     return how;
 }
 
+/// Whether an option was given without a value, as versions of the parser tell it.
+bool is_bare(const std::string& value) { return value.empty() || value == "true"; }
+
+/// What is wrong with a value of --causal; nothing if there is none.
+std::string check_alignment(const std::string& value) {
+    if (is_bare(value) || value == "bottom-right" || value == "top-left") { return {}; }
+    return "'" + value + "' given; it is bottom-right or top-left";
+}
+
 void run(const run_options& given) {
+    if (given.lse == given.out) {
+        throw usage_error("--lse: '" + given.lse + "' given, which is also --out");
+    }
     options how = options_of(given);
     const isa which = choose_isa(given.isa);
     output_file out_file("--out", given.out);
@@ -119,15 +131,19 @@ void add_run(CLI::App& app) {
     command->add_option("--out", given->out, "Where to write the output, .npy")->required();
     command->add_option("--lse", given->lse, "Where to write the log-sum-exp of each query's scores, .npy");
     command->add_option("--scale", given->scale, "Factor on the scores; 1 / sqrt(head_dim) by default");
-    command
-        ->add_flag(
-            "--causal{bottom-right}", given->causal,
-            "Causal mask: bottom-right (the default: the last query sees all keys) or top-left (the first "
-            "query sees the first key)")
-        ->check(CLI::IsMember({"bottom-right", "top-left"}));
+    const CLI::Option* mask = command
+                                  ->add_option("--causal", given->causal,
+                                               "Causal mask: bottom-right (the default: the last query sees "
+                                               "all keys) or top-left (the first "
+                                               "query sees the first key)")
+                                  ->expected(0, 1)
+                                  ->check(CLI::Validator(check_alignment, "[bottom-right|top-left]"));
     add_threads_option(*command, given->threads);
     add_isa_option(*command, given->isa);
-    command->callback([given] { run(*given); });
+    command->callback([given, mask] {
+        if (mask->count() > 0 && is_bare(given->causal)) { given->causal = "bottom-right"; }
+        run(*given);
+    });
 }
 
 }  // namespace tilewise::cli
