@@ -181,8 +181,10 @@ TEST_CASE("a part of the queries gives the bits that it has in the whole: prefil
         const attention_case which = ordinary_case(mask);
         const inputs given = make_inputs(which);
         const results all = tiled(which, given);
-        for (const auto& [first, rows] : std::array<std::array<count, 2>, 8>{
+        for (const auto& range : std::array<std::array<count, 2>, 8>{
                  {{0, 1}, {0, 150}, {1, 1}, {149, 1}, {7, 48}, {100, 50}, {48, 49}, {63, 2}}}) {
+            const count first = range[0];
+            const count rows = range[1];
             // A causal part sees the keys up to its last row's, and is then aligned to the bottom right.
             count keys = which.keys;
             if (mask == causal::bottom_right) { keys = first + rows + which.keys - which.queries; }
