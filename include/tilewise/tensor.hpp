@@ -23,9 +23,7 @@ enum class element_type : std::uint8_t {
 };
 
 /// The size of one element.
-[[nodiscard]] constexpr std::int64_t element_bytes(element_type) {
-    return 4;
-}
+[[nodiscard]] constexpr std::int64_t element_bytes(element_type) { return 4; }
 
 /// The four axes of a view, as indices into its extents and strides.
 enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
