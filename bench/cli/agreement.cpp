@@ -41,7 +41,9 @@ std::vector<double> textbook_row(const input& from, std::int64_t token, std::int
         const float* v = from.v.data() + kv_head * s.tokens * s.head_dim;
         for (double& score : weights) {
             score = 0;
-            for (std::int64_t i = 0; i < s.head_dim; ++i) { score += double{q[i]} * double{k[i]}; }
+            for (std::int64_t i = 0; i < s.head_dim; ++i) {
+                score += static_cast<double>(q[i]) * static_cast<double>(k[i]);
+            }
             score *= scale;
             k += s.head_dim;
         }
@@ -51,7 +53,7 @@ std::vector<double> textbook_row(const input& from, std::int64_t token, std::int
         for (const double score : weights) {
             const double weight = std::exp(score - largest);
             sum += weight;
-            for (double& value : out) { value += weight * double{*v++}; }
+            for (double& value : out) { value += weight * static_cast<double>(*v++); }
         }
         for (const double value : out) { row.push_back(value / sum); }
     }
@@ -76,7 +78,7 @@ agreement check_token(const input& from, bool causal, const std::vector<float>& 
             const float given = out[static_cast<std::size_t>((head * s.tokens + token) * s.head_dim + x)];
             result.bits_equal = result.bits_equal && std::bit_cast<std::uint32_t>(given) ==
                                                          std::bit_cast<std::uint32_t>(oracle[at]);
-            const double difference = std::fabs(double{given} - textbook[at]);
+            const double difference = std::fabs(static_cast<double>(given) - textbook[at]);
             result.max_abs_difference_float64 = larger(result.max_abs_difference_float64, difference);
         }
     }

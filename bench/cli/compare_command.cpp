@@ -225,7 +225,7 @@ void add_compare(CLI::App& app, const std::string& program) {
                         "Draw time and memory into this .svg or .png file (needs gnuplot)");
     command
         ->add_option("--memory", given->memory,
-                     "Memory to use at most, such as 500m or 2g: naive is skipped where it needs more")
+                     "Memory that a row may use, such as 500m or 2g: naive is skipped where it needs more")
         ->transform(CLI::AsSizeValue(false));
     command->add_option("--seconds", given->seconds, "How long to repeat the timings of one row")
         ->check(CLI::Range(0.0, 3600.0))

@@ -37,11 +37,7 @@ const entry& entry_of(isa which) {
 
 }  // namespace
 
-const machine_kernels& machine_kernels_of(isa which) {
-    return *entry_of(which).machine;
-}
-const naive_kernels& naive_kernels_of(isa which) {
-    return *entry_of(which).naive;
-}
+const machine_kernels& machine_kernels_of(isa which) { return *entry_of(which).machine; }
+const naive_kernels& naive_kernels_of(isa which) { return *entry_of(which).naive; }
 
 }  // namespace tilewise::measure

@@ -18,9 +18,7 @@ namespace {
 
 constexpr std::int64_t line = 16;  // floats of a cache line
 
-std::int64_t columns_for(std::int64_t n_keys) {
-    return (n_keys + line - 1) / line * line;
-}
+std::int64_t columns_for(std::int64_t n_keys) { return (n_keys + line - 1) / line * line; }
 
 /// Rows are not a multiple of 4 KiB apart, or the same column of many rows would fall into one set of the
 /// cache.

@@ -65,9 +65,7 @@ void multiply_edge(const float* a, std::int64_t a_stride, const float* b, std::i
     }
 }
 
-std::int64_t packed_floats(std::int64_t head_dim) {
-    return head_dim * columns;
-}
+std::int64_t packed_floats(std::int64_t head_dim) { return head_dim * columns; }
 
 void scores(const float* q, const float* k, float* scores_out, std::int64_t score_stride, std::int64_t rows,
             std::int64_t n_keys, std::int64_t head_dim, float scale, float* packed) {

@@ -6,13 +6,15 @@
 #include "aligned_buffer.hpp"
 #include "clock.hpp"
 #include "isa_tables.hpp"
+#include "machine.hpp"
 
 namespace tilewise::measure {
 
 double read_bandwidth_gbps(isa which, int threads, std::size_t bytes, int repeats) {
     const machine_kernels& kernels = machine_kernels_of(which);
     constexpr std::int64_t step = 1024;
-    const auto steps = static_cast<std::int64_t>(bytes / sizeof(float)) / step;
+    const std::size_t usable = std::min(bytes, available_memory() / 2);
+    const auto steps = std::max<std::int64_t>(1, static_cast<std::int64_t>(usable / sizeof(float)) / step);
     const auto floats = steps * step;
     const aligned_buffer buffer = allocate_aligned(static_cast<std::size_t>(floats));
     // Written, so that every page has memory of its own; by the threads that will read it.

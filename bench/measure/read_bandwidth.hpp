@@ -10,7 +10,8 @@
 namespace tilewise::measure {
 
 /// The rate, in GB/s (10^9 bytes) by wall clock, at which `threads` threads together sum a buffer of `bytes`
-/// bytes, best of `repeats`. The default is much larger than common last-level caches.
+/// bytes (half of the available memory at most), best of `repeats`. The default is much larger than common
+/// last-level caches.
 /// Throws std::bad_alloc if the buffer cannot be had.
 [[nodiscard]] double read_bandwidth_gbps(isa which, int threads, std::size_t bytes = std::size_t{256} << 20,
                                          int repeats = 5);
