@@ -80,8 +80,9 @@ TEST_CASE("the error against float64 is that of an ordinary float32 formulation,
     std::uint64_t seed = 500;
     for (const std::int64_t dim : {8, 64, 128}) {
         for (const std::int64_t keys : {2, 8, 64, 128, 512, 2048}) {
+            if (test_effort() == effort::quick && (dim != 64 || keys > 512)) { continue; }
             const std::int64_t rounds =
-                std::max<std::int64_t>(1, by_effort(256, 1024, 1024) / std::max<std::int64_t>(keys, 64));
+                std::max<std::int64_t>(1, by_effort(512, 1024, 1024) / std::max<std::int64_t>(keys, 64));
             for (const float score_size : {0.01F, 0.3F, 1.0F, 4.0F, 16.0F, 64.0F, 256.0F}) {
                 comparison found;
                 attention_case which{.queries = 48, .keys = keys, .key_dim = dim, .value_dim = 16};
@@ -100,7 +101,7 @@ TEST_CASE("the error against float64 is that of an ordinary float32 formulation,
 TEST_CASE("causal rows and grouped heads are as accurate") {
     for (const auto causal : {tilewise::causal::bottom_right, tilewise::causal::top_left}) {
         comparison found;
-        for (std::uint64_t seed = 900; seed < 904; ++seed) {
+        for (std::uint64_t seed = 900; seed < 902; ++seed) {
             compare(found,
                     {.heads = 4,
                      .kv_heads = 2,
