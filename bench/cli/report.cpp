@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ostream>
 
@@ -19,8 +20,7 @@ std::string memory_text(const std::optional<std::size_t>& bytes) {
 
 /// "2.4x" or "1,024x".
 std::string times(double ratio) {
-    return (ratio < 9.95 ? format_fixed(ratio, 1) : format_count(static_cast<std::int64_t>(ratio + 0.5))) +
-           "x";
+    return (ratio < 9.95 ? format_fixed(ratio, 1) : format_count(std::llround(ratio))) + "x";
 }
 
 std::vector<std::string> cells_of(const side& s) {
