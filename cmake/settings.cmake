@@ -4,7 +4,7 @@
 # the flags of a surrounding project ask for it.
 set(exact_arithmetic_options -fno-fast-math -ffp-contract=off)
 
-set(warning_options -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Wcast-align
+set(warning_options -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wcast-align
     -Wnon-virtual-dtor -Woverloaded-virtual -Wundef)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # Wrong about std::string (GCC bug 105651).
@@ -13,6 +13,9 @@ endif()
 if(TILEWISE_WERROR)
   list(APPEND warning_options -Werror)
 endif()
+
+# For src, besides: a promotion by accident would be another arithmetic.
+set(exact_warning_options -Wdouble-promotion)
 
 # For src, tests and bench.
 add_library(tilewise_settings INTERFACE)
@@ -25,7 +28,7 @@ add_library(tilewise_kernel_settings INTERFACE)
 target_link_libraries(tilewise_kernel_settings INTERFACE tilewise_settings tilewise_xsimd)
 target_include_directories(tilewise_kernel_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(
-  tilewise_kernel_settings INTERFACE -fno-exceptions -fvisibility=hidden -fvisibility-inlines-hidden -Wno-psabi
+  tilewise_kernel_settings INTERFACE -fno-exceptions -fvisibility=hidden -fvisibility-inlines-hidden -Wno-psabi ${exact_warning_options}
                                      $<$<NOT:$<CONFIG:Debug>>:-O3>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC's own AVX-512 header sets registers off by using them uninitialised (GCC bug 105593).
