@@ -67,11 +67,13 @@ void run_task(void* context, std::int64_t index, int thread) {
 
 plan plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
                     const options& how) {
+    const float_environment standard;
     return make_plan(check_arguments(q, k, v, out, how), how).summary;
 }
 
 void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
                const options& how) {
+    const float_environment standard;  // the default scale is computed, too
     const problem sizes = check_arguments(q, k, v, out, how);
     const work_plan work = make_plan(sizes, how);
     if (work.summary.tasks == 0) { return; }

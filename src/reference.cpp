@@ -170,8 +170,8 @@ void score_head(const problem& p, const std::vector<float>& q_rows, const std::v
 
 void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
                const options& how) {
-    const problem p = check_arguments(q, k, v, out, how);
     const float_environment standard;
+    const problem p = check_arguments(q, k, v, out, how);
     std::vector<float> scores(static_cast<std::size_t>(p.queries) * static_cast<std::size_t>(p.keys));
 
     for (std::int64_t batch = 0; batch < p.batch; ++batch) {
