@@ -95,3 +95,23 @@ TEST_CASE("plan: nothing to do is no task") {
     // Rows that see no key are written all the same.
     CHECK(plan_of({.queries = 5, .keys = 0}).tasks >= 1);
 }
+
+TEST_CASE("plan: empty tensors may have any other extents") {
+    constexpr count large = count{1} << 40U;
+    float anything = 0.0F;
+    const auto view = [&](count batch, count heads, count tokens, count dim) {
+        return tilewise::tensor{&anything, tilewise::element_type::f32, {batch, heads, tokens, dim}, {}};
+    };
+    for (const auto causal : all_causal) {
+        const tilewise::plan no_batch =
+            tilewise::plan_attention(view(0, large, large, 1), view(0, 1, large, 1), view(0, 1, large, 1),
+                                     view(0, large, large, 1), {.causal = causal});
+        CHECK(no_batch.tasks == 0);
+        CHECK(no_batch.visible_scores == 0.0);
+        const tilewise::plan no_query = tilewise::plan_attention(
+            view(large, large, 0, 1), view(large, large, large, 1), view(large, large, large, 1),
+            view(large, large, 0, 1), {.causal = causal});
+        CHECK(no_query.tasks == 0);
+        CHECK(no_query.visible_scores == 0.0);
+    }
+}
