@@ -199,7 +199,7 @@ TEST_CASE("arguments: a head_dim for which scratch memory cannot be counted in 6
 }
 
 TEST_CASE("arguments: scale") {
-    refuses("NaN", [](call& c) { c.how.scale = nan; }, {"scale:", "nan", "finite"});
+    refuses("NaN", [](call& c) { c.how.scale = quiet_nan; }, {"scale:", "nan", "finite"});
     refuses("+inf", [](call& c) { c.how.scale = infinity; }, {"scale:", "inf", "finite"});
     refuses("-inf", [](call& c) { c.how.scale = -infinity; }, {"scale:", "-inf", "finite"});
     for (const float scale : {0.0F, -1.0F, std::numeric_limits<float>::max(), 1e-45F}) {
@@ -286,12 +286,16 @@ TEST_CASE("arguments: sizes of zero are no errors, and need no memory") {
 }
 
 TEST_CASE("arguments: scores that the naive formulation cannot hold") {
-    call large;
-    const count length = count{1} << 31U;
-    large.q = large.k = {large.memory.data(), tilewise::element_type::f32, {1, 1, length, 1}, {0, 0, 0, 0}};
-    large.v = {nullptr, tilewise::element_type::f32, {1, 1, length, 0}, {0, 0, 0, 0}};
-    large.out = {nullptr, tilewise::element_type::f32, {1, 1, length, 0}, {0, 0, 0, 0}};
-    large.how = {};
-    CHECK_THROWS_AS(tilewise::reference::attention(large.q, large.k, large.v, large.out, large.how),
-                    std::bad_alloc);
+    // Also where their number wraps around to 0 in 64 bits.
+    for (const unsigned shift : {31U, 32U, 33U}) {
+        call large;
+        const count length = count{1} << shift;
+        large.q =
+            large.k = {large.memory.data(), tilewise::element_type::f32, {1, 1, length, 1}, {0, 0, 0, 0}};
+        large.v = {nullptr, tilewise::element_type::f32, {1, 1, length, 0}, {0, 0, 0, 0}};
+        large.out = {nullptr, tilewise::element_type::f32, {1, 1, length, 0}, {0, 0, 0, 0}};
+        large.how = {};
+        CHECK_THROWS_AS(tilewise::reference::attention(large.q, large.k, large.v, large.out, large.how),
+                        std::bad_alloc);
+    }
 }

@@ -150,7 +150,7 @@ TEST_CASE("NaN, infinities and division by zero do not trap, even if the caller 
     const inputs given = make_inputs(which);
     given.k.at(0, 0, 3, 3) = infinity;
     given.k.at(0, 0, 160, 3) = from_bits(0x7f800001U);
-    given.v.at(0, 0, 170, 3) = nan;
+    given.v.at(0, 0, 170, 3) = quiet_nan;
     const results want = naive(which, given);
     const std::uint64_t before = control_register();
     constexpr std::uint64_t invalid_zero_overflow = 0x680;

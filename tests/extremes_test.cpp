@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -154,6 +155,37 @@ TEST_CASE("extremes: scores that rise, or fall, with the key, so that old sums u
     }
 }
 
+TEST_CASE("extremes: weights at the edge of underflow, within a chunk and between chunks") {
+    // With this scale, a score is the base-2 logarithm of its weight. Key 0 has weight 1 and value 0, so
+    // that the tiny weights of the others are seen: each has a value column of its own.
+    constexpr count others = 60;
+    for (const count stride : {1, 5}) {  // keys between two others: with 5, three chunks
+        attention_case which{.queries = 30, .keys = 1 + others * stride, .key_dim = 1, .value_dim = others};
+        which.scale = 0.69314718F;
+        const inputs given = make_inputs(which);
+        given.q.fill([] { return 1.0F; });
+        given.k.fill([] { return -infinity; });
+        given.v.fill([] { return 0.0F; });
+        given.k.at(0, 0, 0, 0) = 0.0F;
+        for (count j = 0; j < others; ++j) {
+            const count key = 1 + (others - 1 - j) * stride;
+            given.k.at(0, 0, key, 0) = -122.0F - 0.125F * static_cast<float>(j);
+            given.v.at(0, 0, key, j) = 1.0F;
+        }
+        check_exact(which, given, all_settings());
+        const results got = tiled(which, given);
+        for (count j = 0; j < others; ++j) {
+            const float score = -122.0F - 0.125F * static_cast<float>(j);
+            INFO("stride ", stride, ", score ", score);
+            // Within a chunk, rounded scores below -125 have no weight; what is far above has.
+            const float weight = got.out.at(0, 0, 3, j);
+            if (score > -125.5F) { CHECK(std::abs(weight - std::exp2(score)) < 1e-6F * std::exp2(score)); }
+            if (score < -127.0F) { CHECK(bits_of(weight) == 0U); }
+            if (stride == 1 && score < -125.5F) { CHECK(bits_of(weight) == 0U); }
+        }
+    }
+}
+
 TEST_CASE("extremes: all keys are equal") {
     check_changed([](attention_case&, const inputs& given) { given.k.fill([] { return 0.3F; }); });
 }
@@ -161,7 +193,7 @@ TEST_CASE("extremes: all keys are equal") {
 TEST_CASE("extremes: a special value at one place") {
     constexpr std::array places = {0, 1, 16, 63, 127, 128, 150, 255, 256, 289};
     const std::array values = {
-        infinity, -infinity, nan, largest, from_bits(0xffc12345U), from_bits(0x7f800001U)};
+        infinity, -infinity, quiet_nan, largest, from_bits(0xffc12345U), from_bits(0x7f800001U)};
     for (std::size_t number = 0; number < values.size(); ++number) {
         const float value = values[number];
         for (std::size_t index = number % 2; index < places.size(); index += number < 3 ? 1 : 2) {
@@ -196,7 +228,7 @@ TEST_CASE("extremes: scores that are all -inf, or +inf, or both") {
 }
 
 TEST_CASE("extremes: random mixtures of special and ordinary values") {
-    constexpr std::array specials = {0.0F,    -0.0F,    infinity, -infinity, nan,
+    constexpr std::array specials = {0.0F,    -0.0F,    infinity, -infinity, quiet_nan,
                                      largest, -largest, smallest, -smallest, smallest_normal,
                                      1.0F,    1e20F,    -1e20F,   1e-20F};
     random_source random(99);

@@ -75,6 +75,8 @@ TEST_CASE("plan: tasks cover the rows, in whole panels, and there are threads fo
 TEST_CASE("plan: small work uses one thread; one head with one long sequence keeps all busy") {
     CHECK(plan_of({.queries = 16, .keys = 16}, 8).threads == 1);
     CHECK(plan_of({.queries = 1, .keys = 64, .key_dim = 128, .value_dim = 128}, 64).threads == 1);
+    CHECK(plan_of({.heads = 32, .kv_heads = 32, .queries = 4, .keys = 16, .key_dim = 32, .value_dim = 32}, 8)
+              .threads == 1);
     const tilewise::plan large = plan_of({.queries = 4096, .keys = 4096}, 8);
     CHECK(large.threads == 8);
     CHECK(large.tasks >= 4 * 8);

@@ -18,7 +18,7 @@ using count = std::int64_t;
 
 // Keys from `first` on become garbage of all sorts.
 void spoil(const owned_tensor& tensor, count first) {
-    constexpr std::array garbage = {nan, infinity, -infinity, 3e38F, -3e38F, 1e-45F};
+    constexpr std::array garbage = {quiet_nan, infinity, -infinity, 3e38F, -3e38F, 1e-45F};
     const auto& view = tensor.view();
     std::size_t number = 0;
     for (count b = 0; b < view.batch(); ++b) {
@@ -99,7 +99,7 @@ TEST_CASE("a NaN reaches the rows that see it, and no other") {
         for (const bool in_value : {false, true}) {
             const attention_case which = ordinary_case(causal::bottom_right);
             const inputs given = make_inputs(which);
-            (in_value ? given.v : given.k).at(1, 0, key, 3) = nan;
+            (in_value ? given.v : given.k).at(1, 0, key, 3) = quiet_nan;
             const results got = tiled(which, given);
             const results clean = tiled(which, make_inputs(which));
             for (count b = 0; b < which.batch; ++b) {

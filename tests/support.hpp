@@ -14,7 +14,7 @@
 namespace tilewise_tests {
 
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
-inline constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float quiet_nan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr std::uint32_t canonical_nan_bits = 0x7fc00000U;
 
 /// `quick` is for emulators and sanitizers: TILEWISE_TEST_EFFORT=quick. The default is `full`.
