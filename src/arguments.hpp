@@ -4,6 +4,8 @@
 #define TILEWISE_SRC_ARGUMENTS_HPP
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <tilewise/attention.hpp>
 
 #include "contract.hpp"
@@ -23,10 +25,20 @@ struct problem {
     std::int64_t value_dim;
     kernels::row_layout k_layout;
     kernels::row_layout v_layout;
-    bool causal;  ///< query token i sees key j if j <= i + causal_offset
-    std::int64_t causal_offset;
-    contract::score_scaling scaling;
+    kernels::interval_rules intervals;
+    kernels::tensor_masks masks;
+    kernels::score_rules scores;
+    const float* sinks;
+    std::span<const std::int64_t> key_lengths;   ///< empty: all have `keys`
+    std::optional<std::int64_t> query_position;  ///< none: the last query sees the last key
 };
+
+/// The keys of a batch entry, and the key position of its query token 0.
+struct sequence {
+    std::int64_t keys;
+    std::int64_t query_position;
+};
+sequence sequence_of(const problem& p, std::int64_t batch);
 
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed.
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,

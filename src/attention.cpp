@@ -49,12 +49,17 @@ void run_task(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
     const row_block block = block_of_task(*c.work, *c.sizes, index);
     const std::int64_t head = block.kv_head * c.sizes->group;
+    const sequence of = sequence_of(*c.sizes, block.batch);
     const kernels::task task{
         {head_of(c.q, block.batch, head), c.q.strides[2], c.q.strides[1], c.q.strides[3]},
         head_of(c.k, block.batch, block.kv_head),
         head_of(c.v, block.batch, block.kv_head),
         group_of(c.out, block.batch, head),
         group_of(c.lse, block.batch, head),
+        block.batch,
+        head,
+        of.keys,
+        of.query_position,
         block.first_row,
         block.rows};
     const float_environment standard;

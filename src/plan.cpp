@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "kernels.hpp"
 #include "threads.hpp"
@@ -25,17 +26,32 @@ constexpr std::int64_t tasks_per_thread = 8;
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
 
-/// Pairs of a query token and a key that it sees, in one head.
+/// Pairs of a query token and a key that it sees, in one head of a batch entry, as far as the causal mask,
+/// the window and the prefix say; other masks are not counted.
+double visible_pairs(const problem& p, const sequence& of) {
+    const kernels::interval_rules& rules = p.intervals;
+    constexpr std::int64_t open = std::numeric_limits<std::int64_t>::max();
+    if (!rules.causal && rules.window_left == open && rules.window_right == open) {
+        return static_cast<double>(p.queries) * static_cast<double>(of.keys);
+    }
+    const std::int64_t right = rules.causal ? 0 : rules.window_right;
+    const std::int64_t prefix = std::min(rules.prefix, of.keys);
+    double pairs = 0;
+    for (std::int64_t i = 0; i < p.queries; ++i) {
+        const std::int64_t position = of.query_position + i;
+        const std::int64_t first = position - std::min(rules.window_left, position);
+        const std::int64_t last = right >= of.keys - position ? of.keys : position + right + 1;
+        const std::int64_t beyond_prefix = std::max<std::int64_t>(0, last - std::max(first, prefix));
+        pairs += static_cast<double>(prefix + beyond_prefix);
+    }
+    return pairs;
+}
+
 double visible_pairs(const problem& p) {
-    const auto queries = static_cast<double>(p.queries);
-    const auto keys = static_cast<double>(p.keys);
-    if (!p.causal) { return queries * keys; }
-    // Token i sees min(keys, i + offset + 1) keys, at least 0.
-    const std::int64_t first = std::clamp<std::int64_t>(-p.causal_offset, 0, p.queries);
-    const std::int64_t full = std::clamp<std::int64_t>(p.keys - p.causal_offset, first, p.queries);
-    const auto growing = static_cast<double>(full - first);
-    const auto start = static_cast<double>(first + p.causal_offset);
-    return growing * start + growing * (growing + 1) / 2 + static_cast<double>(p.queries - full) * keys;
+    if (p.key_lengths.empty()) { return static_cast<double>(p.batch) * visible_pairs(p, sequence_of(p, 0)); }
+    double pairs = 0;
+    for (std::int64_t b = 0; b < p.batch; ++b) { pairs += visible_pairs(p, sequence_of(p, b)); }
+    return pairs;
 }
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -56,13 +72,8 @@ bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
     const bool copy_k = !lies_well(p.k_layout, p.head_dim);
     const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
-    return {p.group,         p.keys,
-            p.head_dim,      p.value_dim,
-            p.k_layout,      p.v_layout,
-            copy_k,          copy_v,
-            block_rows,      p.causal,
-            p.causal_offset, p.scaling.multiply,
-            p.scaling.scale, p.scaling.exponent};
+    return {p.group, p.keys,     p.head_dim,  p.value_dim, p.k_layout, p.v_layout, copy_k,
+            copy_v,  block_rows, p.intervals, p.masks,     p.scores,   p.sinks};
 }
 
 std::int64_t preferred_rows(const kernels::shape& s) {
@@ -88,7 +99,7 @@ work_plan make_plan(const problem& p, const options& how) {
     const std::int64_t key_heads = p.batch * p.kv_heads;
     w.summary.chunk_keys = contract::chunk_keys;
     w.summary.panel_rows = kernels.panel_rows;
-    w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.batch) * static_cast<double>(p.heads);
+    w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);
     w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
     if (rows == 0 || key_heads == 0) { return w; }
 
