@@ -2,6 +2,7 @@
 
 #include "arguments.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -280,14 +281,47 @@ void check_key_lengths(std::span<const std::int64_t> lengths, const problem& p) 
     if (lengths.empty()) { return; }
     if (static_cast<std::int64_t>(lengths.size()) != p.batch) {
         refuse("key_lengths: ", lengths.size(), " values given, it must be one for each of ", p.batch,
-               " batch entries");
+               " sequences");
     }
     for (std::size_t b = 0; b < lengths.size(); ++b) {
-        if (lengths[b] < 0 || lengths[b] > p.keys) {
-            refuse("key_lengths: ", lengths[b], " given for batch entry ", b, ", it must be from 0 to ",
-                   p.keys, ", the tokens of k");
+        const std::int64_t keys = sequence_of(p, static_cast<std::int64_t>(b)).keys;
+        if (lengths[b] < 0 || lengths[b] > keys) {
+            refuse("key_lengths: ", lengths[b], " given for sequence ", b, ", it must be from 0 to ", keys,
+                   ", its keys");
         }
     }
+}
+
+/// Ascending starts of packed sequences, and the end of the last. Returns the length of the longest.
+std::int64_t check_starts(std::string_view name, std::span<const std::int64_t> starts, std::int64_t tokens) {
+    if (starts.size() < 2) { refuse(name, ": ", starts.size(), " values given, it must be 2 or more"); }
+    std::int64_t longest = 0;
+    for (std::size_t b = 0; b + 1 < starts.size(); ++b) {
+        if (starts[b + 1] < starts[b]) {
+            refuse(name, ": ", starts[b + 1], " follows ", starts[b], ", values must not descend");
+        }
+        longest = std::max(longest, starts[b + 1] - starts[b]);
+    }
+    if (starts.front() < 0 || starts.back() > tokens) {
+        refuse(name, ": from ", starts.front(), " to ", starts.back(), " given, they must be from 0 to ",
+               tokens);
+    }
+    return longest;
+}
+
+/// Packed sequences: they take the place of the batch.
+void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p) {
+    if (how.query_starts.empty() && how.key_starts.empty()) { return; }
+    if (q.batch() != 1) { refuse("q: batch is ", q.batch(), ", it must be 1 with query_starts"); }
+    if (how.query_starts.size() != how.key_starts.size()) {
+        refuse("key_starts: ", how.key_starts.size(),
+               " values given, it must be as many as query_starts has, ", how.query_starts.size());
+    }
+    p.queries = check_starts("query_starts", how.query_starts, q.tokens());
+    p.keys = check_starts("key_starts", how.key_starts, k.tokens());
+    p.batch = static_cast<std::int64_t>(how.query_starts.size()) - 1;
+    p.query_starts = how.query_starts;
+    p.key_starts = how.key_starts;
 }
 
 void check_ranges(const options& how, problem& p, const written_ranges& written) {
@@ -357,6 +391,7 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     p.group = k.heads() == 0 ? 1 : q.heads() / k.heads();
     p.queries = q.tokens();
     p.keys = k.tokens();
+    check_packing(how, q, k, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
     p.k_layout = {k.strides[2], k.strides[3]};
@@ -375,9 +410,22 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     return p;
 }
 
-sequence sequence_of(const problem& p, std::int64_t batch) {
-    const std::int64_t keys = p.key_lengths.empty() ? p.keys : p.key_lengths[static_cast<std::size_t>(batch)];
-    return {keys, p.query_position.value_or(keys - p.queries)};
+bool are_sequences_alike(const problem& p) { return p.key_lengths.empty() && p.query_starts.empty(); }
+
+sequence sequence_of(const problem& p, std::int64_t index) {
+    const auto b = static_cast<std::size_t>(index);
+    sequence of{index, 0, p.queries, 0, p.keys, 0};
+    if (!p.query_starts.empty()) {
+        of = {0,
+              p.query_starts[b],
+              p.query_starts[b + 1] - p.query_starts[b],
+              p.key_starts[b],
+              p.key_starts[b + 1] - p.key_starts[b],
+              0};
+    }
+    if (!p.key_lengths.empty()) { of.keys = p.key_lengths[b]; }
+    of.query_position = p.query_position.value_or(of.keys - of.queries);
+    return of;
 }
 
 }  // namespace tilewise

@@ -39,13 +39,13 @@ float& element(const tensor& x, std::int64_t batch, std::int64_t head, std::int6
         x.data)[batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3]];
 }
 
-/// The first rows of one head, side by side: [tokens][head_dim].
-std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head,
+/// Rows of one head, side by side: [tokens][head_dim].
+std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
                              std::int64_t tokens) {
     std::vector<float> rows(static_cast<std::size_t>(tokens * x.head_dim()));
     for (std::int64_t t = 0; t < tokens; ++t) {
         for (std::int64_t i = 0; i < x.head_dim(); ++i) {
-            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = element(x, batch, head, t, i);
+            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = element(x, batch, head, first + t, i);
         }
     }
     return rows;
@@ -138,11 +138,11 @@ void write_row(const row_state& row, std::int64_t batch, std::int64_t head, std:
     element(lse, batch, head, token, 0) = empty ? -infinity : canonical(log_of_sum);
 }
 
-/// One head of one batch entry.
+/// One head of one sequence.
 struct head_of {
-    std::int64_t batch;
+    std::int64_t batch;  ///< number of the sequence
     std::int64_t head;
-    sequence keys;
+    sequence of;
 };
 
 template <class Element>
@@ -165,7 +165,7 @@ bool same_document(const kernels::interval_rules& rules, std::int64_t p, std::in
 
 /// The masks that are intervals.
 bool is_in_intervals(const kernels::interval_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
-    const std::int64_t p = h.keys.query_position + i;
+    const std::int64_t p = h.of.query_position + i;
     const bool near = (!rules.causal || j <= p) && p - j <= rules.window_left && j - p <= rules.window_right;
     if (!near && j >= rules.prefix) { return false; }
     if (rules.attention_chunk > 0 &&
@@ -224,7 +224,7 @@ float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j,
     if (rules.bias.data != nullptr) { t = t + grid_element<float>(rules.bias, h, i, j); }
     if (rules.alibi_slopes != nullptr) {
         const std::int64_t start = j / contract::chunk_keys * contract::chunk_keys;
-        const float d = static_cast<float>(h.keys.query_position + i - start) - static_cast<float>(j - start);
+        const float d = static_cast<float>(h.of.query_position + i - start) - static_cast<float>(j - start);
         t = std::fma(rules.alibi_slopes[h.head], -std::fabs(d), t);
     }
     return t;
@@ -233,8 +233,8 @@ float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j,
 /// Steps 1 and 2: the score matrix of a head, [queries][keys]. Masked keys keep a score that nobody looks at.
 void score_head(const problem& p, const head_of& h, const std::vector<float>& q_rows,
                 const std::vector<float>& k_rows, std::vector<float>& scores) {
-    for (std::int64_t i = 0; i < p.queries; ++i) {
-        for (std::int64_t j = 0; j < h.keys.keys; ++j) {
+    for (std::int64_t i = 0; i < h.of.queries; ++i) {
+        for (std::int64_t j = 0; j < h.of.keys; ++j) {
             const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
             scores[static_cast<std::size_t>(i * p.keys + j)] = modify(p, h, i, j, s);
         }
@@ -279,19 +279,21 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
     const problem p = check_arguments(q, k, v, out, how);
     std::vector<float> scores(static_cast<std::size_t>(p.queries) * static_cast<std::size_t>(p.keys));
 
-    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    for (std::int64_t index = 0; index < p.batch; ++index) {
+        const sequence of = sequence_of(p, index);
         for (std::int64_t head = 0; head < p.heads; ++head) {
-            const head_of h{batch, head, sequence_of(p, batch)};
-            const std::vector<float> v_rows = copy_head(v, batch, head / p.group, h.keys.keys);
-            score_head(p, h, copy_head(q, batch, head, p.queries),
-                       copy_head(k, batch, head / p.group, h.keys.keys), scores);
-            for (std::int64_t i = 0; i < p.queries; ++i) {
+            const head_of h{index, head, of};
+            const std::vector<float> v_rows =
+                copy_head(v, of.batch_entry, head / p.group, of.first_key, of.keys);
+            score_head(p, h, copy_head(q, of.batch_entry, head, of.first_query, of.queries),
+                       copy_head(k, of.batch_entry, head / p.group, of.first_key, of.keys), scores);
+            for (std::int64_t i = 0; i < of.queries; ++i) {
                 row_state row = start_row(p, h);
-                for (std::int64_t first = 0; first < h.keys.keys; first += contract::chunk_keys) {
-                    add_chunk(p, h, i, first, std::min(first + contract::chunk_keys, h.keys.keys),
+                for (std::int64_t first = 0; first < of.keys; first += contract::chunk_keys) {
+                    add_chunk(p, h, i, first, std::min(first + contract::chunk_keys, of.keys),
                               scores.data() + i * p.keys, v_rows, row);
                 }
-                write_row(row, batch, head, i, out, how.lse);
+                write_row(row, of.batch_entry, head, of.first_query + i, out, how.lse);
             }
         }
     }

@@ -85,6 +85,15 @@ struct options {
     /// have n_keys.
     std::span<const std::int64_t> key_lengths = {};
 
+    /// Sequences of different lengths, packed one after the other in batch entry 0 (q and k have batch 1):
+    /// sequence s has queries query_starts[s] .. query_starts[s + 1] - 1 and keys key_starts[s] ..
+    /// key_starts[s + 1] - 1, and is attended to by itself, as a batch entry is ("cu_seqlens" in
+    /// FlashAttention). One start more than sequences; ascending. Rows of q outside of all sequences are not
+    /// touched. In all other options, token numbers and positions begin at 0 in each sequence, batch means
+    /// sequences, and extents of tokens those of the longest sequence; lse has the layout of q. Both or none.
+    std::span<const std::int64_t> query_starts = {};
+    std::span<const std::int64_t> key_starts = {};
+
     /// Ranges of keys per query row.
     key_ranges ranges = {};
 
