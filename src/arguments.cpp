@@ -335,6 +335,15 @@ void check_ranges(const options& how, problem& p, const written_ranges& written)
         check_grid("ranges.last", ranges.last, element_type::i32, p, p.queries, 1, written);
 }
 
+/// Scratch memory grows with the head dimensions, and is counted in 64 bits.
+constexpr std::int64_t largest_head_dim = std::int64_t{1} << 40;
+
+void require_countable_head_dim(std::string_view name, std::int64_t head_dim) {
+    if (head_dim > largest_head_dim) {
+        refuse(name, ": head_dim is ", head_dim, ", it must be at most 2^40");
+    }
+}
+
 /// Scores are counted in 63 bits, and so are the rows of a key head's group.
 void require_countable(const problem& p) {
     std::int64_t count = p.batch;
@@ -354,6 +363,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     const byte_range k_bytes = check_view("k", k);
     const byte_range v_bytes = check_view("v", v);
     const byte_range out_bytes = check_view("out", out);
+    require_countable_head_dim("q", q.head_dim());
+    require_countable_head_dim("v", v.head_dim());
     require_extent("k", k, axis::batch, q.batch(), "q");
     require_extent("k", k, axis::head_dim, q.head_dim(), "q");
     require_extent("v", v, axis::batch, k.batch(), "k");

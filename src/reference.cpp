@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include "arguments.hpp"
@@ -271,13 +272,24 @@ row_state start_row(const problem& p, const head_of& h) {
     return row;
 }
 
+/// Room for the T x T scores of one head.
+std::vector<float> score_matrix(const problem& p) {
+    std::size_t count = 0;
+    if (__builtin_mul_overflow(static_cast<std::size_t>(p.queries), static_cast<std::size_t>(p.keys),
+                               &count) ||
+        count > std::vector<float>().max_size()) {
+        throw std::bad_alloc();
+    }
+    return std::vector<float>(count);
+}
+
 }  // namespace
 
 void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
                const options& how) {
     const float_environment standard;
     const problem p = check_arguments(q, k, v, out, how);
-    std::vector<float> scores(static_cast<std::size_t>(p.queries) * static_cast<std::size_t>(p.keys));
+    std::vector<float> scores = score_matrix(p);
 
     for (std::int64_t index = 0; index < p.batch; ++index) {
         const sequence of = sequence_of(p, index);
