@@ -22,14 +22,13 @@ add_library(tilewise_settings INTERFACE)
 target_compile_features(tilewise_settings INTERFACE cxx_std_20)
 target_compile_options(tilewise_settings INTERFACE ${warning_options} ${exact_arithmetic_options})
 
-# For the kernels. They are useless when they are not optimised, so they are in every configuration but
-# Debug. They throw nothing and include no code that might.
+# For the kernels. They throw nothing, and they are optimised in Debug, too: what the compiler does not inline
+# of xsimd's small functions becomes weak symbols that the linker merges between instruction sets.
 add_library(tilewise_kernel_settings INTERFACE)
 target_link_libraries(tilewise_kernel_settings INTERFACE tilewise_settings tilewise_xsimd)
 target_include_directories(tilewise_kernel_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(
-  tilewise_kernel_settings INTERFACE -fno-exceptions -fvisibility=hidden -fvisibility-inlines-hidden -Wno-psabi ${exact_warning_options}
-                                     $<$<NOT:$<CONFIG:Debug>>:-O3>)
+target_compile_options(tilewise_kernel_settings INTERFACE -O3 -fno-exceptions -fvisibility=hidden
+                                                          -fvisibility-inlines-hidden -Wno-psabi ${exact_warning_options})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A guess, and wrong about fixed arrays that are filled in part.
   target_compile_options(tilewise_kernel_settings INTERFACE -Wno-maybe-uninitialized)

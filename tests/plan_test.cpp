@@ -108,9 +108,9 @@ TEST_CASE("plan: empty tensors may have any other extents") {
                                      view(0, large, large, 1), {.causal = causal});
         CHECK(no_batch.tasks == 0);
         CHECK(no_batch.visible_scores == 0.0);
-        const tilewise::plan no_query = tilewise::plan_attention(
-            view(large, large, 0, 1), view(large, large, large, 1), view(large, large, large, 1),
-            view(large, large, 0, 1), {.causal = causal});
+        const tilewise::plan no_query =
+            tilewise::plan_attention(view(1, large, 0, 1), view(1, large, large, 1), view(1, large, large, 1),
+                                     view(1, large, 0, 1), {.causal = causal});
         CHECK(no_query.tasks == 0);
         CHECK(no_query.visible_scores == 0.0);
     }

@@ -122,7 +122,7 @@ std::vector<std::int64_t> tokens_to_check(const input_spec& spec, bool causal, c
 }
 
 agreement check(const input& from, bool causal, const std::vector<float>& out,
-                const std::vector<std::int64_t>& tokens, int threads) {
+                const std::vector<std::int64_t>& tokens, [[maybe_unused]] int threads) {
     agreement result;
     std::exception_ptr failure;
     const auto count = static_cast<std::int64_t>(tokens.size());
