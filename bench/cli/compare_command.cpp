@@ -142,34 +142,51 @@ void check_options(const compare_options& given) {
     if (!given.plot.empty()) { require_plot_format(given.plot); }
 }
 
-void compare(compare_options given, const std::string& program) {
+comparison_settings settings_of(const compare_options& given, const std::string& program) {
+    comparison_settings settings;
+    settings.threads = given.threads;
+    settings.isa = choose_isa(given.isa);
+    settings.products = products_of(given, settings.isa);
+    settings.memory = static_cast<std::size_t>(given.memory);
+    settings.seconds = given.seconds;
+    settings.program = program;
+    return settings;
+}
+
+machine_facts measure_machine(const comparison_settings& settings) {
+    const int threads = settings.threads == 0 ? measure::default_threads() : settings.threads;
+    return {measure::cpu_name(),
+            std::string(isa_name(settings.isa)),
+            threads,
+            measure::fma_peak_gflops(settings.isa),
+            measure::read_bandwidth_gbps(settings.isa, threads),
+            measure::naive_products_name(settings.products, settings.isa)};
+}
+
+/// The plot's file; none, with a note, if the demonstration has to do without.
+std::unique_ptr<output_file> open_plot(const compare_options& given) {
+    try {
+        if (!can_plot()) { throw run_error("--plot: " + no_plotter_message()); }
+        return std::make_unique<output_file>("--plot", given.plot);
+    } catch (const run_error& error) {
+        if (!given.demo) { throw; }
+        std::cout << "There will be no plot. " << error.what() << ".\n\n";
+        return nullptr;
+    }
+}
+
+void compare(const compare_options& given, const std::string& program) {
     check_options(given);
-    const isa which = choose_isa(given.isa);
-    if (given.demo && given.plot.empty() && can_plot()) { given.plot = "tilewise-compare.svg"; }
+    comparison_settings settings = settings_of(given, program);
     std::optional<output_file> json;
-    std::optional<output_file> picture;
+    std::unique_ptr<output_file> picture;
     if (!given.json.empty()) { json.emplace("--json", given.json); }
-    if (!given.plot.empty() && !can_plot()) { throw run_error("--plot: " + no_plotter_message()); }
-    if (!given.plot.empty()) { picture.emplace("--plot", given.plot); }
+    if (!given.plot.empty()) { picture = open_plot(given); }
 
     progress_line progress;
     progress.show("measuring the machine");
-    comparison_settings settings;
-    settings.threads = given.threads;
-    settings.isa = which;
-    settings.products = products_of(given, which);
-    settings.seconds = given.seconds;
-    settings.memory = static_cast<std::size_t>(given.memory);
-    settings.program = program;
-    const int threads = given.threads == 0 ? measure::default_threads() : given.threads;
-    machine_facts machine{measure::cpu_name(),
-                          std::string(isa_name(which)),
-                          threads,
-                          measure::fma_peak_gflops(which),
-                          measure::read_bandwidth_gbps(which, threads),
-                          measure::naive_products_name(settings.products, which)};
-
-    forecast expected(given.budget, machine.fma_peak_gflops, threads);
+    machine_facts machine = measure_machine(settings);
+    forecast expected(given.budget, machine.fma_peak_gflops, machine.threads);
     const std::vector<comparison_row> rows =
         measure_all(tasks_of(given), given, settings, expected, progress);
     for (const comparison_row& row : rows) {
@@ -182,13 +199,11 @@ void compare(compare_options given, const std::string& program) {
     if (json) {
         json->write(to_json(machine, rows));
         json->commit();
-        std::cout << "\nJSON: " << given.json << '\n';
+        std::cout << "\nJSON: " << std::filesystem::absolute(given.json).string() << '\n';
     }
     if (picture) {
         plot(*picture, rows);
         std::cout << "\nPlot of time and memory: " << std::filesystem::absolute(given.plot).string() << '\n';
-    } else if (given.demo) {
-        std::cout << '\n' << no_plotter_message() << ".\n";
     }
 }
 
@@ -238,6 +253,7 @@ void add_compare(CLI::App& app, const std::string& program) {
         given->demo =
             std::all_of(shape.begin(), shape.end(), [](const CLI::Option* o) { return o->count() == 0; });
         if (given->demo && given->budget == 0) { given->budget = 75; }
+        if (given->demo && given->plot.empty()) { given->plot = "tilewise-compare.svg"; }
         compare(*given, program);
     });
 }
