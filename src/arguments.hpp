@@ -4,6 +4,8 @@
 #define TILEWISE_SRC_ARGUMENTS_HPP
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <tilewise/attention.hpp>
 
 #include "contract.hpp"
@@ -13,20 +15,39 @@ namespace tilewise {
 
 /// The checked description of a call; sizes are consistent and none is negative.
 struct problem {
-    std::int64_t batch;
+    std::int64_t batch;  ///< sequences
     std::int64_t heads;
     std::int64_t kv_heads;
-    std::int64_t group;  ///< query heads per key head; 1 if there are no heads
-    std::int64_t queries;
-    std::int64_t keys;
+    std::int64_t group;    ///< query heads per key head; 1 if there are no heads
+    std::int64_t queries;  ///< of the longest sequence
+    std::int64_t keys;     ///< of the longest sequence
     std::int64_t head_dim;
     std::int64_t value_dim;
     kernels::row_layout k_layout;
     kernels::row_layout v_layout;
-    bool causal;  ///< query token i sees key j if j <= i + causal_offset
-    std::int64_t causal_offset;
-    contract::score_scaling scaling;
+    kernels::interval_rules intervals;
+    kernels::tensor_masks masks;
+    kernels::score_rules scores;
+    const float* sinks;
+    std::span<const std::int64_t> key_lengths;   ///< empty: all keys count
+    std::span<const std::int64_t> query_starts;  ///< of packed sequences; empty: batch entries
+    std::span<const std::int64_t> key_starts;
+    std::optional<std::int64_t> query_position;  ///< none: the last query sees the last key
 };
+
+/// Where the tokens of a sequence are. Sequences are the batch entries, or parts of one packed batch entry.
+struct sequence {
+    std::int64_t batch_entry;
+    std::int64_t first_query;
+    std::int64_t queries;
+    std::int64_t first_key;
+    std::int64_t keys;
+    std::int64_t query_position;  ///< of its first query among its keys
+};
+sequence sequence_of(const problem& p, std::int64_t index);
+
+/// Whether all sequences have as many queries and keys.
+bool are_sequences_alike(const problem& p);
 
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed.
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,

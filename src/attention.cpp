@@ -35,28 +35,34 @@ struct call {
     std::byte* scratch;
 };
 
-const float* head_of(const const_tensor& view, std::int64_t batch, std::int64_t head) {
-    return static_cast<const float*>(view.data) + batch * view.strides[0] + head * view.strides[1];
+template <class Float, class Void>
+Float* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
+    if (view.data == nullptr) { return nullptr; }
+    return static_cast<Float*>(view.data) + batch * view.strides[0] + head * view.strides[1] +
+           token * view.strides[2];
 }
 
-kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head) {
-    float* const data = static_cast<float*>(view.data);
-    return {data == nullptr ? nullptr : data + batch * view.strides[0] + head * view.strides[1],
-            view.strides[2], view.strides[1], view.strides[3]};
+kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
+    return {token_of<float>(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
 }
 
 void run_task(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
     const row_block block = block_of_task(*c.work, *c.sizes, index);
+    const sequence of = sequence_of(*c.sizes, block.sequence);
     const std::int64_t head = block.kv_head * c.sizes->group;
-    const kernels::task task{
-        {head_of(c.q, block.batch, head), c.q.strides[2], c.q.strides[1], c.q.strides[3]},
-        head_of(c.k, block.batch, block.kv_head),
-        head_of(c.v, block.batch, block.kv_head),
-        group_of(c.out, block.batch, head),
-        group_of(c.lse, block.batch, head),
-        block.first_row,
-        block.rows};
+    const kernels::task task{{token_of<const float>(c.q, of.batch_entry, head, of.first_query),
+                              c.q.strides[2], c.q.strides[1], c.q.strides[3]},
+                             token_of<const float>(c.k, of.batch_entry, block.kv_head, of.first_key),
+                             token_of<const float>(c.v, of.batch_entry, block.kv_head, of.first_key),
+                             group_of(c.out, of.batch_entry, head, of.first_query),
+                             group_of(c.lse, of.batch_entry, head, of.first_query),
+                             block.sequence,
+                             head,
+                             of.keys,
+                             of.query_position,
+                             block.first_row,
+                             block.rows};
     const float_environment standard;
     c.kernels->forward(
         c.work->shape, task,

@@ -6,8 +6,14 @@
 // For one query row q and the keys k_j and values v_j, j = 0 .. n - 1:
 //
 //   1. s_j = fma(k_j[i], q[i], s_j) for i ascending, from +0.
-//   2. t_j = s_j and c = f32(double(scale) * log2 e), if that c is positive and finite;
-//      else t_j = s_j * scale and c = f32(log2 e).
+//   2. t_j = s_j and c = f32(double(scale) * log2 e), if that c is positive and finite, and if there is no
+//      soft cap, bias, ALiBi or score function; else c = f32(log2 e) and, one rounding each and in this
+//      order:
+//        t_j = s_j * scale; or, with a soft cap, soft_cap * tanh(s_j * f32(scale / soft_cap))
+//        t_j = t_j + bias_j
+//        t_j = fma(slope, -|d|, t_j), d = f32(p - j0) - f32(j - j0): ALiBi, where p is the query's position
+//              among the keys, and j0 the first position of the key's chunk
+//        t_j = -inf where the key is masked; a bias of -inf masks it, too
 //   3. Keys are cut into chunks of 128 at positions 0, 128, 256, ... Of each chunk, over its visible keys:
 //        m_c = ceil(max_j(t_j) * c): an integer (-inf if there is no key, or none above -inf)
 //        r   = fma(t_j, c, 1.5 * 2^23) - 1.5 * 2^23: t_j * c rounded to an integer
@@ -16,7 +22,9 @@
 //        p_j = 2^f by Horner's rule with fma, times 2^(r - m_c); +0 where r - m_c < -125
 //        l_c = l_c + p_j, o_c[x] = fma(v_j[x], p_j, o_c[x]), for j ascending, from +0
 //      In these, an m_c of -inf counts as 0.
-//   4. The chunks are folded in order, from m = -inf, l = +0, o = +0:
+//   4. The chunks are folded in order, from m = -inf, l = +0, o = +0 (with a sink t: from m = ceil(t * log2
+//   e)
+//      and l = the weight of t as in step 3, with c = f32(log2 e)):
 //        m' = max(m, m_c), a = 2^(m - m'), b = 2^(m_c - m'); +0 where the exponent is below -126
 //        l = fma(l, a, l_c * b), o[x] = fma(o[x], a, o_c[x] * b), m = m'
 //   5. out[x] = o[x] / l + 0, or +0 if l = 0; lse = (m + log2 l) * f32(ln 2), or -inf if l = 0.
@@ -68,6 +76,16 @@ inline constexpr float log2_coefficients[10] = {
 /// The bits of f32(sqrt(1/2)): log2 splits l into 2^e * x with x in [sqrt(1/2), sqrt(2)).
 inline constexpr unsigned sqrt_half_bits = 0x3f3504f3U;
 
+/// tanh x = x + x^3 (h[0] + x^2 (h[1] + ...)) for |x| < tanh_small: minimax, relative error below 2^-27.
+/// Beyond, it is 1 - 2 / (e^(2 |x|) + 1) with the sign of x; and 1 from tanh_large on.
+inline constexpr float tanh_coefficients[5] = {-0x1.555532p-2F, 0x1.110726p-3F, -0x1.b83c5ap-5F,
+                                               0x1.52269cp-6F, -0x1.75e1ccp-8F};
+inline constexpr float tanh_small = 0.625F;
+inline constexpr float tanh_large = 9.02F;
+/// 2 log2 e in two parts.
+inline constexpr float two_log2_e = 0x1.715476p+1F;
+inline constexpr float two_log2_e_rest = 0x1.4ae0c0p-25F;
+
 inline constexpr float ln_2 = 0x1.62e430p-1F;
 inline constexpr float log2_e = 0x1.715476p+0F;
 inline constexpr double log2_e_double = 0x1.71547652b82fep+0;
@@ -81,9 +99,9 @@ struct score_scaling {
     float exponent;  ///< c
 };
 
-inline score_scaling scaling_for(float scale) {
+inline score_scaling scaling_for(float scale, bool modified) {
     const auto c = static_cast<float>(static_cast<double>(scale) * log2_e_double);
-    if (c > 0.0F && std::isfinite(c)) { return {false, scale, c}; }
+    if (!modified && c > 0.0F && std::isfinite(c)) { return {false, scale, c}; }
     return {true, scale, log2_e};
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "kernels.hpp"
 #include "threads.hpp"
@@ -25,17 +28,32 @@ constexpr std::int64_t tasks_per_thread = 8;
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
 
-/// Pairs of a query token and a key that it sees, in one head.
+/// Pairs of a query token and a key that it sees, in one head of a sequence, as far as the causal mask,
+/// the window and the prefix say; other masks are not counted.
+double visible_pairs(const problem& p, const sequence& of) {
+    const kernels::interval_rules& rules = p.intervals;
+    constexpr std::int64_t open = std::numeric_limits<std::int64_t>::max();
+    if (!rules.causal && rules.window_left == open && rules.window_right == open) {
+        return static_cast<double>(of.queries) * static_cast<double>(of.keys);
+    }
+    const std::int64_t right = rules.causal ? 0 : rules.window_right;
+    const std::int64_t prefix = std::min(rules.prefix, of.keys);
+    double pairs = 0;
+    for (std::int64_t i = 0; i < of.queries; ++i) {
+        const std::int64_t position = of.query_position + i;
+        const std::int64_t first = position - std::min(rules.window_left, position);
+        const std::int64_t last = right >= of.keys - position ? of.keys : position + right + 1;
+        const std::int64_t beyond_prefix = std::max<std::int64_t>(0, last - std::max(first, prefix));
+        pairs += static_cast<double>(prefix + beyond_prefix);
+    }
+    return pairs;
+}
+
 double visible_pairs(const problem& p) {
-    const auto queries = static_cast<double>(p.queries);
-    const auto keys = static_cast<double>(p.keys);
-    if (!p.causal) { return queries * keys; }
-    // Token i sees min(keys, i + offset + 1) keys, at least 0.
-    const std::int64_t first = std::clamp<std::int64_t>(-p.causal_offset, 0, p.queries);
-    const std::int64_t full = std::clamp<std::int64_t>(p.keys - p.causal_offset, first, p.queries);
-    const auto growing = static_cast<double>(full - first);
-    const auto start = static_cast<double>(first + p.causal_offset);
-    return growing * start + growing * (growing + 1) / 2 + static_cast<double>(p.queries - full) * keys;
+    if (are_sequences_alike(p)) { return static_cast<double>(p.batch) * visible_pairs(p, sequence_of(p, 0)); }
+    double pairs = 0;
+    for (std::int64_t b = 0; b < p.batch; ++b) { pairs += visible_pairs(p, sequence_of(p, b)); }
+    return pairs;
 }
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -56,13 +74,8 @@ bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
     const bool copy_k = !lies_well(p.k_layout, p.head_dim);
     const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
-    return {p.group,         p.keys,
-            p.head_dim,      p.value_dim,
-            p.k_layout,      p.v_layout,
-            copy_k,          copy_v,
-            block_rows,      p.causal,
-            p.causal_offset, p.scaling.multiply,
-            p.scaling.scale, p.scaling.exponent};
+    return {p.group, p.keys,     p.head_dim,  p.value_dim, p.k_layout, p.v_layout, copy_k,
+            copy_v,  block_rows, p.intervals, p.masks,     p.scores,   p.sinks};
 }
 
 std::int64_t preferred_rows(const kernels::shape& s) {
@@ -78,6 +91,42 @@ std::int64_t rows_within_budget(const problem& p, const kernels::table& kernels,
     return rows;
 }
 
+/// All blocks of rows of sequences that are not alike, heaviest first. The weight of a block is its rows
+/// times the keys up to its last row's position, or all keys.
+std::vector<row_block> list_blocks(const problem& p, std::int64_t block_rows) {
+    std::vector<std::pair<double, row_block>> weighed;
+    for (std::int64_t index = 0; index < p.batch; ++index) {
+        const sequence of = sequence_of(p, index);
+        const std::int64_t rows = of.queries * p.group;
+        for (std::int64_t first = 0; first < rows; first += block_rows) {
+            const std::int64_t count = std::min(block_rows, rows - first);
+            const std::int64_t position = of.query_position + (first + count - 1) / p.group;
+            const std::int64_t keys =
+                p.intervals.causal ? std::clamp<std::int64_t>(position + 1, 0, of.keys) : of.keys;
+            const double weight =
+                static_cast<double>(count) * static_cast<double>(keys + contract::chunk_keys);
+            for (std::int64_t head = 0; head < p.kv_heads; ++head) {
+                weighed.push_back({weight, {index, head, first, count}});
+            }
+        }
+    }
+    std::stable_sort(weighed.begin(), weighed.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<row_block> blocks;
+    blocks.reserve(weighed.size());
+    for (const auto& [weight, block] : weighed) { blocks.push_back(block); }
+    return blocks;
+}
+
+std::int64_t count_tasks(const problem& p, std::int64_t block_rows) {
+    if (are_sequences_alike(p)) { return p.batch * p.kv_heads * divide_up(p.queries * p.group, block_rows); }
+    std::int64_t blocks = 0;
+    for (std::int64_t index = 0; index < p.batch; ++index) {
+        blocks += divide_up(sequence_of(p, index).queries * p.group, block_rows);
+    }
+    return blocks * p.kv_heads;
+}
+
 }  // namespace
 
 work_plan make_plan(const problem& p, const options& how) {
@@ -88,23 +137,23 @@ work_plan make_plan(const problem& p, const options& how) {
     const std::int64_t key_heads = p.batch * p.kv_heads;
     w.summary.chunk_keys = contract::chunk_keys;
     w.summary.panel_rows = kernels.panel_rows;
-    w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.batch) * static_cast<double>(p.heads);
+    w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);
     w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
     if (rows == 0 || key_heads == 0) { return w; }
 
     std::int64_t block =
         rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch : how.scratch_budget);
-    const int threads = useful_threads(w.summary.flops, key_heads * divide_up(rows, kernels.panel_rows), how);
-    while (threads > 1 && block > kernels.panel_rows &&
-           key_heads * divide_up(rows, block) < tasks_per_thread * threads) {
+    const int threads = useful_threads(w.summary.flops, count_tasks(p, kernels.panel_rows), how);
+    while (threads > 1 && block > kernels.panel_rows && count_tasks(p, block) < tasks_per_thread * threads) {
         block -= kernels.panel_rows;
     }
     block = std::min(block, rows);
     w.shape = shape_of(p, kernels, block);
     w.blocks_per_head = divide_up(rows, block);
     w.summary.block_rows = block;
-    w.summary.tasks = key_heads * w.blocks_per_head;
-    w.summary.threads = static_cast<int>(std::min<std::int64_t>(threads, w.summary.tasks));
+    w.summary.tasks = count_tasks(p, block);
+    if (!are_sequences_alike(p)) { w.blocks = list_blocks(p, block); }
+    w.summary.threads = static_cast<int>(std::clamp<std::int64_t>(w.summary.tasks, 1, threads));
     w.summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
     w.summary.scratch_bytes =
         w.summary.scratch_bytes_per_thread * static_cast<std::size_t>(w.summary.threads);
@@ -112,6 +161,7 @@ work_plan make_plan(const problem& p, const options& how) {
 }
 
 row_block block_of_task(const work_plan& w, const problem& p, std::int64_t index) {
+    if (!w.blocks.empty()) { return w.blocks[static_cast<std::size_t>(index)]; }
     // Later rows see more keys under a causal mask, so the last block of every head comes first.
     const std::int64_t key_heads = p.batch * p.kv_heads;
     const std::int64_t block = w.blocks_per_head - 1 - index / key_heads;

@@ -5,16 +5,17 @@
 
 #include <cstdint>
 #include <tilewise/attention.hpp>
+#include <vector>
 
 #include "arguments.hpp"
 #include "kernels/interface.hpp"
 
 namespace tilewise {
 
-/// A task is a block of query rows of one batch entry and key head. Rows of a key head are numbered as in
+/// A task is a block of query rows of one sequence and key head. Rows of a key head are numbered as in
 /// kernels::task.
 struct row_block {
-    std::int64_t batch;
+    std::int64_t sequence;
     std::int64_t kv_head;
     std::int64_t first_row;
     std::int64_t rows;
@@ -23,7 +24,8 @@ struct row_block {
 struct work_plan {
     plan summary;
     kernels::shape shape;
-    std::int64_t blocks_per_head;
+    std::int64_t blocks_per_head;   ///< if all sequences are alike;
+    std::vector<row_block> blocks;  ///< all tasks, otherwise
 };
 
 work_plan make_plan(const problem& p, const options& how);

@@ -40,12 +40,13 @@ float& element(const tensor& x, std::int64_t batch, std::int64_t head, std::int6
         x.data)[batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3]];
 }
 
-/// The rows of one head, side by side: [tokens][head_dim].
-std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head) {
-    std::vector<float> rows(static_cast<std::size_t>(x.tokens() * x.head_dim()));
-    for (std::int64_t t = 0; t < x.tokens(); ++t) {
+/// Rows of one head, side by side: [tokens][head_dim].
+std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+                             std::int64_t tokens) {
+    std::vector<float> rows(static_cast<std::size_t>(tokens * x.head_dim()));
+    for (std::int64_t t = 0; t < tokens; ++t) {
         for (std::int64_t i = 0; i < x.head_dim(); ++i) {
-            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = element(x, batch, head, t, i);
+            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = element(x, batch, head, first + t, i);
         }
     }
     return rows;
@@ -65,6 +66,14 @@ float power_of_two(float k, float lowest) {
     return k < lowest ? 0.0F : std::ldexp(1.0F, static_cast<int>(k));
 }
 
+/// 2^f for |f| <= 1.
+TILEWISE_FMA_CLONES
+float exp2_of(float f) {
+    float p = 0.0F;
+    for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
+    return std::fma(f, p, 1.0F);
+}
+
 /// Step 3: the weight of one score.
 TILEWISE_FMA_CLONES
 float weight(float t, float c, float chunk_maximum) {
@@ -76,9 +85,7 @@ float weight(float t, float c, float chunk_maximum) {
     }
     const float exponent = r - chunk_maximum;
     if (exponent < contract::weight_min_exponent) { return 0.0F; }
-    float p = 0.0F;
-    for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
-    return std::fma(f, p, 1.0F) * power_of_two(exponent, contract::weight_min_exponent);
+    return exp2_of(f) * power_of_two(exponent, contract::weight_min_exponent);
 }
 
 /// o += p v for one key.
@@ -132,39 +139,137 @@ void write_row(const row_state& row, std::int64_t batch, std::int64_t head, std:
     element(lse, batch, head, token, 0) = empty ? -infinity : canonical(log_of_sum);
 }
 
+/// One head of one sequence.
+struct head_of {
+    std::int64_t batch;  ///< number of the sequence
+    std::int64_t head;
+    sequence of;
+};
+
+template <class Element>
+Element grid_element(const kernels::grid& g, const head_of& h, std::int64_t row, std::int64_t column) {
+    return static_cast<const Element*>(g.data)[h.batch * g.batch_stride + h.head * g.head_stride +
+                                               row * g.query_stride + column * g.key_stride];
+}
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+/// Whether a query at position p and key j are in the same document.
+bool same_document(const kernels::interval_rules& rules, std::int64_t p, std::int64_t j) {
+    for (std::int64_t d = 0; d + 1 < rules.document_count; ++d) {
+        const std::int64_t first = rules.documents[d];
+        const std::int64_t last = rules.documents[d + 1];
+        if (first <= p && p < last && first <= j && j < last) { return true; }
+    }
+    return false;
+}
+
+/// The masks that are intervals.
+bool is_in_intervals(const kernels::interval_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
+    const std::int64_t p = h.of.query_position + i;
+    const bool near = (!rules.causal || j <= p) && p - j <= rules.window_left && j - p <= rules.window_right;
+    if (!near && j >= rules.prefix) { return false; }
+    if (rules.attention_chunk > 0 &&
+        floor_divide(p, rules.attention_chunk) != floor_divide(j, rules.attention_chunk)) {
+        return false;
+    }
+    if (rules.documents != nullptr && !same_document(rules, p, j)) { return false; }
+    return rules.first_key.data == nullptr || (grid_element<std::int32_t>(rules.first_key, h, i, 0) <= j &&
+                                               j < grid_element<std::int32_t>(rules.last_key, h, i, 0));
+}
+
+/// The masks that are tensors.
+bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int64_t j) {
+    const kernels::grid& mask = p.masks.visible;
+    if (mask.data != nullptr && p.masks.storage == kernels::mask_storage::bytes &&
+        grid_element<std::uint8_t>(mask, h, i, j) == 0) {
+        return false;
+    }
+    if (mask.data != nullptr && p.masks.storage == kernels::mask_storage::bits) {
+        const std::int64_t bit = h.batch * mask.batch_stride + h.head * mask.head_stride +
+                                 i * mask.query_stride + j * mask.key_stride;
+        if ((static_cast<const std::uint8_t*>(mask.data)[bit / 8] >> (bit % 8) & 1) == 0) { return false; }
+    }
+    return p.masks.blocks.data == nullptr ||
+           grid_element<std::uint8_t>(p.masks.blocks, h, i / p.masks.block_queries, j / p.masks.block_keys) !=
+               0;
+}
+
 /// Whether query token i sees key token j.
-bool is_visible(const problem& p, std::int64_t i, std::int64_t j) {
-    return !p.causal || j <= i + p.causal_offset;
+bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j) {
+    return is_in_intervals(p.intervals, h, i, j) && is_in_tensors(p, h, i, j) &&
+           (p.scores.bias.data == nullptr || grid_element<float>(p.scores.bias, h, i, j) != -infinity);
+}
+
+TILEWISE_FMA_CLONES
+float tanh_of(float value) {
+    const float x = std::fabs(value);
+    if (std::isnan(x)) { return x; }
+    const float square = x * x;
+    float p = 0.0F;
+    for (int n = 4; n >= 0; --n) { p = std::fma(square, p, contract::tanh_coefficients[n]); }
+    if (x < contract::tanh_small) { return std::copysign(std::fma(x * square, p, x), value); }
+    if (x >= contract::tanh_large) { return std::copysign(1.0F, value); }
+    const float r = std::fma(x, contract::two_log2_e, contract::rounding_shift) - contract::rounding_shift;
+    const float f = std::fma(x, contract::two_log2_e_rest, std::fma(x, contract::two_log2_e, -r));
+    const float power = exp2_of(f) * power_of_two(r, contract::fold_min_exponent);
+    return std::copysign(1.0F - 2.0F / (power + 1.0F), value);
+}
+
+/// Step 2: a dot product to a score.
+TILEWISE_FMA_CLONES
+float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float s) {
+    const kernels::score_rules& rules = p.scores;
+    float t = rules.multiply ? s * rules.scale : s;
+    if (rules.soft_cap != 0.0F) { t = rules.soft_cap * tanh_of(s * rules.soft_cap_factor); }
+    if (rules.bias.data != nullptr) { t = t + grid_element<float>(rules.bias, h, i, j); }
+    if (rules.alibi_slopes != nullptr) {
+        const std::int64_t start = j / contract::chunk_keys * contract::chunk_keys;
+        const float d = static_cast<float>(h.of.query_position + i - start) - static_cast<float>(j - start);
+        t = std::fma(rules.alibi_slopes[h.head], -std::fabs(d), t);
+    }
+    return t;
+}
+
+/// Steps 1 and 2: the score matrix of a head, [queries][keys]. Masked keys keep a score that nobody looks at.
+void score_head(const problem& p, const head_of& h, const std::vector<float>& q_rows,
+                const std::vector<float>& k_rows, std::vector<float>& scores) {
+    for (std::int64_t i = 0; i < h.of.queries; ++i) {
+        for (std::int64_t j = 0; j < h.of.keys; ++j) {
+            const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
+            scores[static_cast<std::size_t>(i * p.keys + j)] = modify(p, h, i, j, s);
+        }
+    }
 }
 
 /// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
-void add_chunk(const problem& p, std::int64_t i, std::int64_t first, std::int64_t last, const float* scores,
-               const std::vector<float>& v_rows, row_state& row) {
+void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t first, std::int64_t last,
+               const float* scores, const std::vector<float>& v_rows, row_state& row) {
     float largest = -infinity;
     for (std::int64_t j = first; j < last; ++j) {
-        if (is_visible(p, i, j) && scores[j] > largest) { largest = scores[j]; }
+        if (is_visible(p, h, i, j) && scores[j] > largest) { largest = scores[j]; }
     }
-    const float m = std::ceil(largest * p.scaling.exponent);
+    const float m = std::ceil(largest * p.scores.exponent);
     float l = 0.0F;
     std::vector<float> o(row.o.size(), 0.0F);
     for (std::int64_t j = first; j < last; ++j) {
-        if (!is_visible(p, i, j)) { continue; }
-        const float weight_j = weight(scores[j], p.scaling.exponent, m == -infinity ? 0.0F : m);
+        if (!is_visible(p, h, i, j)) { continue; }
+        const float weight_j = weight(scores[j], p.scores.exponent, m == -infinity ? 0.0F : m);
         l = l + weight_j;
         add_value(v_rows.data() + j * p.value_dim, weight_j, p.value_dim, o.data());
     }
     fold(row, m, l, o);
 }
 
-/// Steps 1 and 2: the score matrix of a head, [queries][keys].
-void score_head(const problem& p, const std::vector<float>& q_rows, const std::vector<float>& k_rows,
-                std::vector<float>& scores) {
-    for (std::int64_t i = 0; i < p.queries; ++i) {
-        for (std::int64_t j = 0; j < p.keys; ++j) {
-            const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
-            scores[static_cast<std::size_t>(i * p.keys + j)] = p.scaling.multiply ? s * p.scaling.scale : s;
-        }
+/// Step 4: the state before the first chunk.
+row_state start_row(const problem& p, const head_of& h) {
+    row_state row;
+    row.o.assign(static_cast<std::size_t>(p.value_dim), 0.0F);
+    if (p.sinks != nullptr) {
+        row.m = std::ceil(p.sinks[h.head] * contract::log2_e);
+        row.l = weight(p.sinks[h.head], contract::log2_e, row.m == -infinity ? 0.0F : row.m);
     }
+    return row;
 }
 
 /// Room for the T x T scores of one head.
@@ -186,18 +291,21 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
     const problem p = check_arguments(q, k, v, out, how);
     std::vector<float> scores = score_matrix(p);
 
-    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    for (std::int64_t index = 0; index < p.batch; ++index) {
+        const sequence of = sequence_of(p, index);
         for (std::int64_t head = 0; head < p.heads; ++head) {
-            const std::vector<float> v_rows = copy_head(v, batch, head / p.group);
-            score_head(p, copy_head(q, batch, head), copy_head(k, batch, head / p.group), scores);
-            for (std::int64_t i = 0; i < p.queries; ++i) {
-                row_state row;
-                row.o.assign(static_cast<std::size_t>(p.value_dim), 0.0F);
-                for (std::int64_t first = 0; first < p.keys; first += contract::chunk_keys) {
-                    add_chunk(p, i, first, std::min(first + contract::chunk_keys, p.keys),
+            const head_of h{index, head, of};
+            const std::vector<float> v_rows =
+                copy_head(v, of.batch_entry, head / p.group, of.first_key, of.keys);
+            score_head(p, h, copy_head(q, of.batch_entry, head, of.first_query, of.queries),
+                       copy_head(k, of.batch_entry, head / p.group, of.first_key, of.keys), scores);
+            for (std::int64_t i = 0; i < of.queries; ++i) {
+                row_state row = start_row(p, h);
+                for (std::int64_t first = 0; first < of.keys; first += contract::chunk_keys) {
+                    add_chunk(p, h, i, first, std::min(first + contract::chunk_keys, of.keys),
                               scores.data() + i * p.keys, v_rows, row);
                 }
-                write_row(row, batch, head, i, out, how.lse);
+                write_row(row, of.batch_entry, head, of.first_query + i, out, how.lse);
             }
         }
     }

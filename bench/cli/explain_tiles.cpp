@@ -21,7 +21,7 @@ float weight_of(float score, float factor, float maximum) {
 
 std::vector<tile_state> walk_tiles(const pair& query, const std::vector<pair>& keys,
                                    const std::vector<pair>& values, float scale) {
-    const float factor = contract::scaling_for(scale).exponent;
+    const float factor = contract::scaling_for(scale, false).exponent;
     std::vector<tile_state> states;
     tile_state now;
     now.maximum = -std::numeric_limits<float>::infinity();

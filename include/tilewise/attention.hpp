@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include <tilewise/export.hpp>
 #include <tilewise/isa.hpp>
@@ -28,6 +29,21 @@ enum class arithmetic : std::uint8_t {
     exact  ///< f32 with fused multiply-adds in one fixed order: the same bits everywhere
 };
 
+/// Ranges of keys given for each query row: a row sees key j only if first <= j < last. Both are tensors of
+/// i32, [batch or 1, heads or 1, query tokens or 1, 1]; an extent of 1 serves all. Absent if data is null.
+struct key_ranges {
+    const_tensor first;
+    const_tensor last;
+};
+
+/// A mask in blocks: query tokens of block i / query_block see keys of block j / key_block where `visible`
+/// (boolean, [batch or 1, heads or 1, query blocks, key blocks]) is true. Absent if data is null.
+struct block_mask {
+    const_tensor visible;
+    std::int64_t query_block = 0;
+    std::int64_t key_block = 0;
+};
+
 /// What attention() computes beyond its tensors. Name the members that you set
 /// (`{.causal = tilewise::causal::bottom_right}`): members are added over time.
 struct options {
@@ -36,6 +52,73 @@ struct options {
 
     /// The causal mask; none by default.
     tilewise::causal causal = tilewise::causal::none;
+
+    // Masks. A query sees a key only if all of them, and the causal mask, let it. What can be said as a range
+    // of keys per query row is never made a tensor: keys that no row of a tile sees cost nothing, and are not
+    // read, nor their values.
+
+    /// The key position of query token 0; query token i is at query_position + i. By default n_keys -
+    /// n_queries (the key length of the batch entry counts), or 0 with causal::top_left. With it, a long
+    /// prompt can be computed in pieces, and the causal mask, windows, documents and ALiBi mean the same as
+    /// in one call. Contradicts causal::top_left unless it is 0.
+    std::optional<std::int64_t> query_position = std::nullopt;
+
+    /// Sliding window: a query at position p sees keys from p - window_left and up to p + window_right; open
+    /// on the side that is not set. At least 0.
+    std::optional<std::int64_t> window_left = std::nullopt;
+    std::optional<std::int64_t> window_right = std::nullopt;
+
+    /// The first `prefix` keys are visible whatever the causal mask and the window say (prefix-LM; "attention
+    /// sink" tokens beside a window).
+    std::int64_t prefix = 0;
+
+    /// A query sees only keys of its own block of so many positions (chunked attention as in Llama 4); 0: no
+    /// such mask.
+    std::int64_t attention_chunk = 0;
+
+    /// Documents packed in one sequence: ascending boundaries, document d being positions documents[d] ..
+    /// documents[d + 1] - 1. A query sees only keys of its own document; one in none sees none. See
+    /// document_boundaries.
+    std::span<const std::int64_t> documents = {};
+
+    /// Per batch entry, how many keys it has, at most n_keys; the rest is padding and never read. Empty: all
+    /// have n_keys.
+    std::span<const std::int64_t> key_lengths = {};
+
+    /// Sequences of different lengths, packed one after the other in batch entry 0 (q and k have batch 1):
+    /// sequence s has queries query_starts[s] .. query_starts[s + 1] - 1 and keys key_starts[s] ..
+    /// key_starts[s + 1] - 1, and is attended to by itself, as a batch entry is ("cu_seqlens" in
+    /// FlashAttention). One start more than sequences; ascending. Rows of q outside of all sequences are not
+    /// touched. In all other options, token numbers and positions begin at 0 in each sequence, batch means
+    /// sequences, and extents of tokens those of the longest sequence; lse has the layout of q. Both or none.
+    std::span<const std::int64_t> query_starts = {};
+    std::span<const std::int64_t> key_starts = {};
+
+    /// Ranges of keys per query row.
+    key_ranges ranges = {};
+
+    /// A boolean mask: boolean or bit, true where the key is visible; [batch or 1, heads or 1, query tokens
+    /// or 1, keys], an extent of 1 serving all. Absent if data is null.
+    const_tensor mask = {};
+
+    /// A mask in blocks.
+    block_mask blocks = {};
+
+    // Score modifiers, in the order in which they apply.
+
+    /// Scores become soft_cap * tanh(score / soft_cap), as in Gemma 2 (arXiv:2408.00118); 0: no cap.
+    float soft_cap = 0.0F;
+
+    /// Added to the scaled scores: f32, shaped as mask is. -inf masks the key. Absent if data is null.
+    const_tensor bias = {};
+
+    /// One slope per query head: slope * |query position - key position| is subtracted from the scores
+    /// (ALiBi, Press et al., arXiv:2108.12409). Empty: none.
+    std::span<const float> alibi_slopes = {};
+
+    /// One score per query head that belongs to no key: it takes part in the softmax, and its value is 0
+    /// (gpt-oss; Xiao et al., arXiv:2309.17453). -inf is the same as none. Empty: none.
+    std::span<const float> sinks = {};
 
     /// Where to write the log-sum-exp (natural logarithm) of each query row's scaled scores:
     /// [batch, heads, query tokens, 1], see row_values. Nothing is written when its data is null.
@@ -66,9 +149,9 @@ struct options {
 /// All element types are f32. Any strides are allowed for inputs; those of out and lse must give every
 /// element a place of its own.
 ///
-/// A row that sees no key is 0, and its lse is -inf. NaN and infinities follow IEEE 754 through the formula
-/// in the rows that see them, and never reach a row that does not see them. A NaN result is always the quiet
-/// NaN 0x7fc00000, and a zero result is +0.
+/// A row that sees no key is 0, and its lse is -inf, or the sink's score. NaN and infinities follow IEEE 754
+/// through the formula in the rows that see them, and never reach a row that does not see them. A NaN result
+/// is always the quiet NaN 0x7fc00000, and a zero result is +0.
 ///
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed, before anything
 /// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).

@@ -19,11 +19,16 @@ namespace tilewise {
 
 /// How one element is stored.
 enum class element_type : std::uint8_t {
-    f32  ///< IEEE 754 binary32
+    f32,      ///< IEEE 754 binary32
+    i32,      ///< signed integer, 32 bits
+    boolean,  ///< one byte, true if it is not 0
+    bit       ///< one bit, the least significant of a byte first; data is the byte of element 0
 };
 
-/// The size of one element.
-[[nodiscard]] constexpr std::int64_t element_bytes(element_type) { return 4; }
+/// The size of one element, in bits.
+[[nodiscard]] constexpr std::int64_t element_bits(element_type type) {
+    return type == element_type::bit ? 1 : type == element_type::boolean ? 8 : 32;
+}
 
 /// The four axes of a view, as indices into its extents and strides.
 enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
@@ -68,9 +73,14 @@ struct basic_tensor {
         }
         basic_tensor part = *this;
         part.extents[a] = count;
+        const std::int64_t bits = first * strides[a] * element_bits(type);
+        if (bits % 8 != 0) {
+            throw std::invalid_argument("tilewise: slice: element " + std::to_string(first) +
+                                        " given, a slice of bits must begin at a whole byte");
+        }
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-            part.data = static_cast<byte*>(data) + first * strides[a] * element_bytes(type);
+            part.data = static_cast<byte*>(data) + bits / 8;
         }
         return part;
     }

@@ -8,6 +8,8 @@
 
 #include "../contract.hpp"
 #include "interface.hpp"
+#include "masks.hpp"
+#include "modifiers.hpp"
 #include "panel.hpp"
 #include "scores.hpp"
 #include "simd.hpp"
@@ -50,7 +52,7 @@ struct workspace {
 /// Cuts `rows` query rows into panels, the last one no wider than needed.
 workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
     workspace w{};
-    const std::int64_t keys = smaller(s.keys, contract::chunk_keys);
+    const std::int64_t keys = smaller(s.max_keys, contract::chunk_keys);
     w.panel_count = (rows + panel_width - 1) / panel_width;
     w.panels = memory.take<panel>(w.panel_count);
     w.scores = memory.take<float>((keys + max_depth) * panel_width);
@@ -68,20 +70,27 @@ workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::in
         p.out = memory.take<float>(round_up(s.value_dim, max_depth) * width);
         p.state = {memory.take<float>(width), memory.take<float>(width), memory.take<float>(width),
                    memory.take<float>(width), memory.take<float>(width)};
-        p.visible = memory.take<key_range>(width);
+        p.visible = memory.take<row_keys>(width);
         if (w.panels != nullptr) { w.panels[i] = p; }
     }
     return w;
 }
 
-/// One tile of keys and values as a panel sees it.
+/// The tile of a chunk that the panels of a task see, and whether its values are finite, once that matters.
 struct chunk {
-    std::int64_t first;
-    std::int64_t keys;
+    key_range keys;
     tile k;
     tile v;
-    bool v_is_finite;
+    enum class finiteness : unsigned char { unknown, yes, no } v_is_finite;
 };
+
+bool is_finite(const shape& s, chunk& c) {
+    if (c.v_is_finite == chunk::finiteness::unknown) {
+        c.v_is_finite = all_finite(c.v, c.keys.last - c.keys.first, s.value_dim) ? chunk::finiteness::yes
+                                                                                 : chunk::finiteness::no;
+    }
+    return c.v_is_finite == chunk::finiteness::yes;
+}
 
 /// Whether rows that do not see a key of this tile are among the panel's.
 bool partly_visible(const panel& p, const key_range& keys) {
@@ -99,102 +108,121 @@ void find_maximum(const float* scores, std::int64_t keys, float* row_maximum) {
     }
 }
 
-void multiply_scores(float* scores, std::int64_t count, float scale) {
-    for (std::int64_t i = 0; i < count; ++i) { scores[i] = scores[i] * scale; }
+/// Writes `value` where a key is masked for a row, in whatever way.
+void fill_hidden(const shape& s, const task& t, const panel& p, float* tile, float value) {
+    fill_invisible(tile, static_cast<std::int64_t>(p.vectors) * lanes, p.visible, p.seen.first,
+                   p.seen.last - p.seen.first, value);
+    if (has_tensor_masks(s)) { fill_masked(s, t, p, tile, p.seen, value); }
 }
 
-/// One panel against one tile.
+/// One panel against the keys of the chunk that it sees.
 template <int Vectors>
-void attend(const shape& s, const panel& p, const chunk& c, float* scores, chunk_prefetcher& next) {
-    score_tile<Vectors>(p.q, c.k, c.keys, s.head_dim, scores, p.state.chunk, next);
-    const std::int64_t width = static_cast<std::int64_t>(Vectors) * lanes;
-    const bool partial = partly_visible(p, {c.first, c.first + c.keys});
-    if (s.multiply_scores) { multiply_scores(scores, c.keys * width, s.scale); }
-    if (partial) { fill_invisible(scores, width, p.visible, c.first, c.keys, -__builtin_inff()); }
-    if (partial || s.multiply_scores) { find_maximum<Vectors>(scores, c.keys, p.state.chunk); }
-    softmax_tile<Vectors>(scores, c.keys, s.exponent, p.state);
-    if (partial && !c.v_is_finite) {
-        fill_invisible(scores, width, p.visible, c.first, c.keys, masked_weight);
-        value_tile_carefully<Vectors>(scores, c.v.data, c.v.stride, c.keys, s.value_dim, p.state.keep,
-                                      p.state.take, p.out);
+void attend(const shape& s, const task& t, const panel& p, chunk& c, float* scores, chunk_prefetcher& next) {
+    const std::int64_t keys = p.seen.last - p.seen.first;
+    const std::int64_t skip = p.seen.first - c.keys.first;
+    const float* const v = c.v.data + skip * c.v.stride;
+    score_tile<Vectors>(p.q, {c.k.data + skip * c.k.stride, c.k.stride}, keys, s.head_dim, scores,
+                        p.state.chunk, next);
+    const bool modified = has_modifiers(s.scores);
+    const bool masked_by_bias = modified && modify_scores<Vectors>(s, t, p, scores, p.seen);
+    const bool masked = partly_visible(p, p.seen) || p.masks == tile_visibility::some;
+    if (masked) { fill_hidden(s, t, p, scores, -__builtin_inff()); }
+    if (masked || modified) { find_maximum<Vectors>(scores, keys, p.state.chunk); }
+    softmax_tile<Vectors>(scores, keys, s.scores.exponent, p.state);
+    if ((masked || masked_by_bias) && !is_finite(s, c)) {
+        fill_hidden(s, t, p, scores, masked_weight);
+        if (masked_by_bias) { fill_where_bias_masks(s, t, p, scores, p.seen, masked_weight); }
+        value_tile_carefully<Vectors>(scores, v, c.v.stride, keys, s.value_dim, p.state.keep, p.state.take,
+                                      p.out);
     } else {
-        value_tile<Vectors>(scores, c.v.data, c.v.stride, c.keys, s.value_dim, p.state.keep, p.state.take,
-                            p.out);
+        value_tile<Vectors>(scores, v, c.v.stride, keys, s.value_dim, p.state.keep, p.state.take, p.out);
     }
 }
 
-void attend(const shape& s, const panel& p, const chunk& c, float* scores, chunk_prefetcher& next) {
+void attend(const shape& s, const task& t, const panel& p, chunk& c, float* scores, chunk_prefetcher& next) {
     switch (p.vectors) {
         case 1:
-            attend<1>(s, p, c, scores, next);
+            attend<1>(s, t, p, c, scores, next);
             break;
         case 2:
-            attend<2>(s, p, c, scores, next);
+            attend<2>(s, t, p, c, scores, next);
             break;
         default:
-            attend<3>(s, p, c, scores, next);
+            attend<3>(s, t, p, c, scores, next);
             break;
     }
 }
 
-/// The keys of the chunk that starts at `start` which some row of the panel sees.
-key_range seen_keys(const panel& p, std::int64_t start) {
-    return {larger(start, p.range.some.first), smaller(start + contract::chunk_keys, p.range.some.last)};
+/// The keys of the chunk that starts at `start` which rows of the panel see, by the intervals.
+key_range keys_in_chunk(const panel& p, std::int64_t start) {
+    const key_range here{start, start + contract::chunk_keys};
+    return join(intersect(p.range.early, here), intersect(p.range.main, here));
 }
 
-/// What the panels of a task see of a chunk.
-struct chunk_view {
-    key_range keys{0, 0};  // empty if none sees any
-    bool partial = false;  // some row of some panel does not see all that its panel computes
+/// The keys of a chunk that rows of a task see, by the intervals.
+key_range keys_in_chunk(const workspace& w, std::int64_t start) {
+    key_range keys{0, 0};
+    for (std::int64_t i = 0; i < w.panel_count; ++i) { keys = join(keys, keys_in_chunk(w.panels[i], start)); }
+    return keys;
+}
+
+/// Finds what each panel sees of a chunk, by intervals and tensors. Returns the keys that some panel sees,
+/// and counts its micro-tiles.
+key_range look_at_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start,
+                        std::int64_t& micro_tiles) {
+    key_range keys{0, 0};
+    micro_tiles = 0;
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        panel& p = w.panels[i];
+        p.seen = keys_in_chunk(p, start);
+        if (is_empty(p.seen)) { continue; }
+        p.masks = look_at_masks(s, t, p, p.seen);
+        if (p.masks == tile_visibility::none) {
+            p.seen = {0, 0};
+            continue;
+        }
+        keys = join(keys, p.seen);
+        micro_tiles += (p.seen.last - p.seen.first + key_depth[p.vectors] - 1) / key_depth[p.vectors];
+    }
+    return keys;
+}
+
+/// All panels of a task against the chunk that starts at `start`; the next chunk's keys are prefetched.
+void attend_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start,
+                  const key_range& next_keys) {
     std::int64_t micro_tiles = 0;
-};
-
-chunk_view view_chunk(const workspace& w, std::int64_t start) {
-    chunk_view view;
+    const key_range keys = look_at_chunk(s, t, w, start, micro_tiles);
+    if (is_empty(keys)) { return; }
+    const std::int64_t count = keys.last - keys.first;
+    chunk c{keys, load_tile(w.k, keys.first, count), load_tile(w.v, keys.first, count),
+            chunk::finiteness::unknown};
+    chunk_prefetcher next(w.k, w.v, next_keys.first, next_keys.last, micro_tiles);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
-        const panel& p = w.panels[i];
-        const key_range keys = seen_keys(p, start);
-        if (is_empty(keys)) { continue; }
-        view.keys = join(view.keys, keys);
-        view.partial = view.partial || partly_visible(p, keys);
-        view.micro_tiles += (keys.last - keys.first + key_depth[p.vectors] - 1) / key_depth[p.vectors];
+        if (!is_empty(w.panels[i].seen)) { attend(s, t, w.panels[i], c, w.scores, next); }
     }
-    return view;
 }
 
-/// All panels of a task against the chunk that starts at `start`.
-void attend_chunk(const shape& s, const workspace& w, std::int64_t start, const chunk_view& view,
-                  chunk_prefetcher& next) {
-    const std::int64_t count = view.keys.last - view.keys.first;
-    const tile k = load_tile(w.k, view.keys.first, count);
-    const tile v = load_tile(w.v, view.keys.first, count);
-    const bool finite = !view.partial || all_finite(v, count, s.value_dim);
+/// The first key at or after `from` that some row of the task sees, by the intervals; INT64_MAX if none.
+std::int64_t next_key(const workspace& w, std::int64_t from) {
+    std::int64_t next = INT64_MAX;
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
-        const key_range keys = seen_keys(w.panels[i], start);
-        if (is_empty(keys)) { continue; }
-        const std::int64_t skip = keys.first - view.keys.first;
-        const chunk c{keys.first,
-                      keys.last - keys.first,
-                      {k.data + skip * k.stride, k.stride},
-                      {v.data + skip * v.stride, v.stride},
-                      finite};
-        attend(s, w.panels[i], c, w.scores, next);
+        const key_range ranges[2] = {w.panels[i].range.early, w.panels[i].range.main};
+        for (const key_range& range : ranges) {
+            if (range.last > from && !is_empty(range)) { next = smaller(next, larger(range.first, from)); }
+        }
     }
+    return next;
 }
 
 /// All chunks that some row of the task sees, in order.
-void attend_chunks(const shape& s, const workspace& w, std::int64_t first, std::int64_t last) {
-    std::int64_t start = first / contract::chunk_keys * contract::chunk_keys;
-    chunk_view view = view_chunk(w, start);
-    while (start < last) {
-        const std::int64_t next_start = start + contract::chunk_keys;
-        const chunk_view next_view = view_chunk(w, next_start);
-        if (!is_empty(view.keys)) {
-            chunk_prefetcher next(w.k, w.v, next_view.keys.first, next_view.keys.last, view.micro_tiles);
-            attend_chunk(s, w, start, view, next);
-        }
-        start = next_start;
-        view = next_view;
+void attend_chunks(const shape& s, const task& t, const workspace& w) {
+    std::int64_t key = next_key(w, 0);
+    while (key != INT64_MAX) {
+        const std::int64_t start = block_start(key, contract::chunk_keys);
+        key = next_key(w, start + contract::chunk_keys);
+        const key_range next_keys =
+            key == INT64_MAX ? key_range{0, 0} : keys_in_chunk(w, block_start(key, contract::chunk_keys));
+        attend_chunk(s, t, w, start, next_keys);
     }
 }
 
@@ -203,14 +231,11 @@ void forward(const shape& s, const task& t, std::byte* scratch) {
     workspace w = lay_out(memory, s, t.first_row, t.rows);
     w.k.data = t.k;
     w.v.data = t.v;
-    key_range seen{0, 0};
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
-        panel& p = w.panels[i];
-        load_queries(s, t.q, p);
-        start_rows(s, p);
-        seen = join(seen, p.range.some);
+        load_queries(s, t.q, w.panels[i]);
+        start_rows(s, t, w.panels[i]);
     }
-    if (!is_empty(seen)) { attend_chunks(s, w, seen.first, seen.last); }
+    attend_chunks(s, t, w);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         divide_rows(s, w.panels[i]);
         store_rows(s, t, w.panels[i]);

@@ -29,10 +29,57 @@ struct group_out {
     std::int64_t element_stride;
 };
 
+/// A caller's value for each (batch entry, query head, query token, key); strides in elements, 0 where it
+/// does not vary. data is null where there is none.
+struct grid {
+    const void* data;
+    std::int64_t batch_stride;
+    std::int64_t head_stride;
+    std::int64_t query_stride;
+    std::int64_t key_stride;
+};
+
+enum class mask_storage : unsigned char { bytes, bits };
+
+/// Masks that are intervals of keys per query row (they compose by intersection), at key positions.
+/// A query token at position p sees key j if all of these hold.
+struct interval_rules {
+    bool causal;                ///< j <= p, or j < prefix
+    std::int64_t window_left;   ///< j >= p - window_left, or j < prefix; INT64_MAX: open
+    std::int64_t window_right;  ///< j <= p + window_right, or j < prefix; INT64_MAX: open
+    std::int64_t prefix;
+    std::int64_t attention_chunk;  ///< p and j in the same block of so many positions; 0: no such rule
+    const std::int64_t*
+        documents;  ///< p and j between the same two of these ascending boundaries; null: no rule
+    std::int64_t document_count;  ///< boundaries
+    grid first_key;               ///< std::int32_t per query row: j >= it
+    grid last_key;                ///< std::int32_t per query row: j < it
+};
+
+/// Masks that are read as tensors.
+struct tensor_masks {
+    grid visible;  ///< bytes (not 0) or bits (1, least significant first): the key is visible
+    mask_storage storage;
+    grid blocks;  ///< bytes: a block of queries sees a block of keys
+    std::int64_t block_queries;
+    std::int64_t block_keys;
+};
+
+/// What is done to a score after the dot product, in this order (contract step 2), before it is masked.
+struct score_rules {
+    bool multiply;  ///< by scale
+    float scale;
+    float soft_cap;             ///< 0: none; replaces the multiplication
+    float soft_cap_factor;      ///< f32(scale / soft_cap)
+    grid bias;                  ///< float
+    const float* alibi_slopes;  ///< per query head; null: none
+    float exponent;
+};
+
 /// Extents, layouts and options that all tasks of a call share.
 struct shape {
     std::int64_t group;  ///< query heads per key head
-    std::int64_t keys;
+    std::int64_t max_keys;
     std::int64_t head_dim;  ///< of queries and keys
     std::int64_t value_dim;
     row_layout k_layout;
@@ -40,14 +87,13 @@ struct shape {
     bool copy_k;  ///< chunks are copied into scratch, instead of read in place
     bool copy_v;
     std::int64_t block_rows;  ///< most query rows of a task
-    bool causal;              ///< query token i sees key j if j <= i + causal_offset
-    std::int64_t causal_offset;
-    bool multiply_scores;  ///< contract step 2
-    float scale;
-    float exponent;
+    interval_rules intervals;
+    tensor_masks masks;
+    score_rules scores;
+    const float* sinks;  ///< per query head: a score that no key has; null: none
 };
 
-/// One task: rows first_row .. first_row + rows - 1 of one batch entry and key head. Row r is query head
+/// One task: rows first_row .. first_row + rows - 1 of one sequence and key head. Row r is query head
 /// r % group of the group, at query token r / group: heads are stacked as rows, so that they share the
 /// tiles of keys and values.
 struct task {
@@ -56,6 +102,10 @@ struct task {
     const float* v;  ///< [keys, value_dim], v_layout
     group_out out;
     group_out lse;  ///< head_dim 1; data is null when not wanted
+    std::int64_t batch;
+    std::int64_t first_head;      ///< query head of the group's first
+    std::int64_t keys;            ///< of this sequence; none beyond is read
+    std::int64_t query_position;  ///< of query token 0 among the keys
     std::int64_t first_row;
     std::int64_t rows;
 };

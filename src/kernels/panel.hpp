@@ -15,6 +15,9 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
+/// What the keys of a tile are to the rows of a panel.
+enum class tile_visibility : unsigned char { none, some, all };
+
 struct panel {
     std::int64_t first_row;  ///< of the task's batch entry and key head
     std::int64_t rows;       ///< that exist; the lanes beyond repeat the last one's visibility
@@ -22,8 +25,10 @@ struct panel {
     float* q;                ///< [head_dim][vectors * lanes]
     float* out;              ///< [value_dim, padded][vectors * lanes]
     row_state state;
-    key_range* visible;  ///< [vectors * lanes]
+    row_keys* visible;  ///< [vectors * lanes]
     panel_range range;
+    key_range seen;         ///< of the current chunk
+    tile_visibility masks;  ///< what the tensor masks say of it
 };
 
 /// Where a row of the task is: query token, and head of the group. Counted on, since dividing is slow.
@@ -38,6 +43,7 @@ public:
         }
     }
     [[nodiscard]] std::int64_t token() const { return token_; }
+    [[nodiscard]] std::int64_t head() const { return head_; }
     template <class Group>
     [[nodiscard]] auto* row_of(const Group& rows) const {
         return rows.data + token_ * rows.token_stride + head_ * rows.head_stride;
@@ -77,17 +83,35 @@ inline void load_queries(const shape& s, const group_in& q, panel& p) {
     }
 }
 
+/// The state before the first chunk: that of a sink, or of nothing.
+inline void start_sums(const shape& s, const task& t, panel& p) {
+    const float lowest = -__builtin_inff();
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < static_cast<std::int64_t>(p.vectors) * lanes; ++r) {
+        p.state.chunk[r] = s.sinks != nullptr && r < p.rows ? s.sinks[t.first_head + at.head()] : lowest;
+        if (r + 1 < p.rows) { at.advance(); }
+    }
+    const vec c = broadcast(contract::log2_e);
+    for (int n = 0; n < p.vectors; ++n) {
+        vec weight[1] = {load(p.state.chunk + n * lanes)};
+        const vec m = ceiling(weight[0] * c);
+        const vec base[1] = {select(m == broadcast(lowest), broadcast(0.0F), m)};
+        weigh_carefully<1>(weight, c, base);
+        store(p.state.maximum + n * lanes, m);
+        store(p.state.sum + n * lanes, weight[0]);
+    }
+}
+
 /// The state before the first chunk, and what each row sees.
-inline void start_rows(const shape& s, panel& p) {
+inline void start_rows(const shape& s, const task& t, panel& p) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; ++r) {
-        p.visible[r] = visible_keys(s, at.token());
+        p.visible[r] = visible_keys(s, t, at.token(), at.head());
         if (r + 1 < p.rows) { at.advance(); }
-        p.state.maximum[r] = -__builtin_inff();
-        p.state.sum[r] = 0.0F;
     }
     p.range = range_of(p.visible, width);
+    start_sums(s, t, p);
     const std::int64_t columns = round_up(s.value_dim, max_depth);
     for (std::int64_t i = 0; i < columns * width; ++i) { p.out[i] = 0.0F; }
 }

@@ -52,6 +52,17 @@ TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
 /// Four floats, on every instruction set, for moving data only.
 using four = float __attribute__((vector_size(16), aligned(4), may_alias));
 
+TILEWISE_INLINE void store_transposed(four a, four b, four c, four d, float* to, std::int64_t stride) {
+    const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *reinterpret_cast<four*>(to) = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    *reinterpret_cast<four*>(to + stride) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    *reinterpret_cast<four*>(to + 2 * stride) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    *reinterpret_cast<four*>(to + 3 * stride) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+}
+
 /// to[i * to_stride + j] = from[j * from_stride + i] for i and j from 0 to 3.
 TILEWISE_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, float* to,
                                    std::int64_t to_stride) {
@@ -59,14 +70,16 @@ TILEWISE_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, 
     const four b = *reinterpret_cast<const four*>(from + from_stride);
     const four c = *reinterpret_cast<const four*>(from + 2 * from_stride);
     const four d = *reinterpret_cast<const four*>(from + 3 * from_stride);
-    const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    const four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    const four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *reinterpret_cast<four*>(to) = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
-    *reinterpret_cast<four*>(to + to_stride) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-    *reinterpret_cast<four*>(to + 2 * to_stride) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-    *reinterpret_cast<four*>(to + 3 * to_stride) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+    store_transposed(a, b, c, d, to, to_stride);
+}
+
+/// to[4 * i + n] = rows[n][first + i] for i and n from 0 to 3.
+TILEWISE_INLINE void gather_transposed_4x4(const float* const* rows, std::int64_t first, float* to) {
+    const four a = *reinterpret_cast<const four*>(rows[0] + first);
+    const four b = *reinterpret_cast<const four*>(rows[1] + first);
+    const four c = *reinterpret_cast<const four*>(rows[2] + first);
+    const four d = *reinterpret_cast<const four*>(rows[3] + first);
+    store_transposed(a, b, c, d, to, 4);
 }
 
 /// a * b + c, rounded once. xsimd 8.1 has none for AVX-512 (its xsimd::fma multiplies and adds there), and
@@ -109,6 +122,8 @@ TILEWISE_INLINE vec maximum(vec a, vec b) { return xsimd::max(a, b); }
 TILEWISE_INLINE vec ceiling(vec a) { return xsimd::ceil(a); }
 TILEWISE_INLINE vec nearest(vec a) { return xsimd::nearbyint(a); }
 TILEWISE_INLINE vec absolute(vec a) { return xsimd::abs(a); }
+/// The magnitude of one value with the sign of another.
+TILEWISE_INLINE vec with_sign_of(vec magnitude, vec sign) { return magnitude | (sign & vec(-0.0F)); }
 TILEWISE_INLINE vec select(mask condition, vec yes, vec no) { return xsimd::select(condition, yes, no); }
 TILEWISE_INLINE bool any(mask condition) { return xsimd::any(condition); }
 

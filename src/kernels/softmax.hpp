@@ -31,6 +31,14 @@ TILEWISE_INLINE vec round_score(vec score, vec c) {
     return fma(score, c, shift) - shift;
 }
 
+/// 2^f for |f| <= 1.
+TILEWISE_INLINE vec exp2_of(vec f) {
+    const auto& e = contract::exp2_coefficients;
+    vec p = broadcast(e[5]);
+    for (int i = 4; i >= 0; --i) { p = fma(f, p, broadcast(e[i])); }
+    return fma(f, p, broadcast(1.0F));
+}
+
 /// The weights of a row of scores, where |m_c| is below contract::careful_maximum; `base` is the
 /// scale_base of m_c. Step by step over all vectors: with one vector after the other, the chain of
 /// dependent instructions is longer than what the processor can look ahead.
@@ -62,7 +70,6 @@ TILEWISE_INLINE void weigh(vec (&score)[Vectors], vec c, const vec (&base)[Vecto
 /// The same for any m_c (given as it is).
 template <int Vectors>
 TILEWISE_INLINE void weigh_carefully(vec (&score)[Vectors], vec c, const vec (&chunk_maximum)[Vectors]) {
-    const auto& e = contract::exp2_coefficients;
     const vec one = broadcast(1.0F);
     for (int n = 0; n < Vectors; ++n) {
         const mask careful = absolute(chunk_maximum[n]) >= broadcast(contract::careful_maximum);
@@ -70,9 +77,7 @@ TILEWISE_INLINE void weigh_carefully(vec (&score)[Vectors], vec c, const vec (&c
         vec f = fma(score[n], c, -r);
         f = select(careful && (f > one), one, f);
         f = select(careful && (f < -one), -one, f);
-        vec p = broadcast(e[5]);
-        for (int i = 4; i >= 0; --i) { p = fma(f, p, broadcast(e[i])); }
-        p = fma(f, p, one);
+        vec p = exp2_of(f);
         const vec exponent = r - chunk_maximum[n];  // may be NaN, and so is the weight then
         p = scale_or_zero(p, exponent, scale_base(broadcast(0.0F)), contract::weight_min_exponent);
         score[n] = select(exponent == exponent, p, exponent);

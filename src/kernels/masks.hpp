@@ -1,0 +1,106 @@
+// Masks that a caller gives as tensors: what a tile of them says, and masking scores by it. Intervals of
+// keys are in visibility.hpp.
+
+#ifndef TILEWISE_SRC_KERNELS_MASKS_HPP
+#define TILEWISE_SRC_KERNELS_MASKS_HPP
+
+#include <cstdint>
+
+#include "interface.hpp"
+#include "panel.hpp"
+#include "simd.hpp"
+#include "visibility.hpp"
+
+namespace tilewise::kernels::TILEWISE_ISA {
+
+/// One row of a mask of bytes, of bits, or of blocks.
+struct byte_row {
+    const std::uint8_t* data;
+    std::int64_t stride;
+    [[nodiscard]] bool sees(std::int64_t key) const { return data[key * stride] != 0; }
+};
+struct bit_row {
+    const std::uint8_t* data;
+    std::int64_t first;
+    std::int64_t stride;
+    [[nodiscard]] bool sees(std::int64_t key) const {
+        const std::int64_t bit = first + key * stride;
+        return ((data[bit >> 3] >> (bit & 7)) & 1) != 0;
+    }
+};
+struct block_row {
+    const std::uint8_t* data;
+    std::int64_t stride;
+    std::int64_t keys;
+    [[nodiscard]] bool sees(std::int64_t key) const { return data[key / keys * stride] != 0; }
+};
+
+/// Calls visit(r, row) with the mask row of every row of the panel, for each mask that there is.
+template <class Visit>
+TILEWISE_INLINE void visit_mask_rows(const shape& s, const task& t, const panel& p, Visit visit) {
+    const tensor_masks& masks = s.masks;
+    const auto* const bits = static_cast<const std::uint8_t*>(masks.visible.data);
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
+        if (masks.visible.data != nullptr && masks.storage == mask_storage::bytes) {
+            visit(r, byte_row{row_of<std::uint8_t>(masks.visible, t, at.token(), at.head()),
+                              masks.visible.key_stride});
+        }
+        if (masks.visible.data != nullptr && masks.storage == mask_storage::bits) {
+            const std::int64_t first = t.batch * masks.visible.batch_stride +
+                                       (t.first_head + at.head()) * masks.visible.head_stride +
+                                       at.token() * masks.visible.query_stride;
+            visit(r, bit_row{bits, first, masks.visible.key_stride});
+        }
+        if (masks.blocks.data != nullptr) {
+            visit(r, block_row{
+                         row_of<std::uint8_t>(masks.blocks, t, at.token() / masks.block_queries, at.head()),
+                         masks.blocks.key_stride, masks.block_keys});
+        }
+    }
+}
+
+template <class Row>
+TILEWISE_INLINE std::int64_t count_seen(const Row& row, const key_range& keys) {
+    std::int64_t count = 0;
+    for (std::int64_t j = keys.first; j < keys.last; ++j) { count += row.sees(j) ? 1 : 0; }
+    return count;
+}
+
+inline bool has_tensor_masks(const shape& s) {
+    return s.masks.visible.data != nullptr || s.masks.blocks.data != nullptr;
+}
+
+/// What the tensor masks say of the keys of a tile. With several masks, `none` means that one of them hides
+/// all of the tile.
+inline tile_visibility look_at_masks(const shape& s, const task& t, const panel& p, const key_range& keys) {
+    if (!has_tensor_masks(s)) { return tile_visibility::all; }
+    const std::int64_t count = keys.last - keys.first;
+    std::int64_t visible[2] = {0, 0};  // of `visible`, of `blocks`
+    visit_mask_rows(s, t, p, [&](std::int64_t, const auto& row) {
+        constexpr bool of_blocks = __is_same(decltype(row), const block_row&);
+        visible[of_blocks ? 1 : 0] += count_seen(row, keys);
+    });
+    bool all = true;
+    const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
+    for (int i = 0; i < 2; ++i) {
+        if (present[i] && visible[i] == 0) { return tile_visibility::none; }
+        all = all && (!present[i] || visible[i] == count * p.rows);
+    }
+    return all ? tile_visibility::all : tile_visibility::some;
+}
+
+/// Writes `value` where a tensor mask hides a key from a row.
+inline void fill_masked(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys,
+                        float value) {
+    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    visit_mask_rows(s, t, p, [&](std::int64_t r, const auto& row) {
+        for (std::int64_t j = keys.first; j < keys.last; ++j) {
+            if (!row.sees(j)) { tile[(j - keys.first) * width + r] = value; }
+        }
+    });
+}
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
+
+#endif

@@ -1,0 +1,156 @@
+// Score modifiers: what is done to a tile of scores after the dot products (contract step 2), one function
+// each, in the contract's order.
+
+#ifndef TILEWISE_SRC_KERNELS_MODIFIERS_HPP
+#define TILEWISE_SRC_KERNELS_MODIFIERS_HPP
+
+#include <cstdint>
+
+#include "../contract.hpp"
+#include "interface.hpp"
+#include "panel.hpp"
+#include "simd.hpp"
+#include "softmax.hpp"
+#include "visibility.hpp"
+
+namespace tilewise::kernels::TILEWISE_ISA {
+
+/// tanh, at most 2 ulp off.
+TILEWISE_INLINE vec tanh_of(vec value) {
+    const auto& h = contract::tanh_coefficients;
+    const vec x = absolute(value);
+    const vec square = x * x;
+    vec p = broadcast(h[4]);
+    for (int i = 3; i >= 0; --i) { p = fma(square, p, broadcast(h[i])); }
+    const vec small = fma(x * square, p, x);
+
+    const vec y = select(x < broadcast(contract::tanh_large), x, broadcast(contract::tanh_large));
+    const vec r = round_score(y, broadcast(contract::two_log2_e));
+    const vec f = fma(y, broadcast(contract::two_log2_e_rest), fma(y, broadcast(contract::two_log2_e), -r));
+    const vec power = scale_or_zero(exp2_of(f), r, scale_base(broadcast(0.0F)), contract::fold_min_exponent);
+    vec large = broadcast(1.0F) - broadcast(2.0F) / (power + broadcast(1.0F));
+    large = select(x < broadcast(contract::tanh_large), large, broadcast(1.0F));
+
+    const vec result = with_sign_of(select(x < broadcast(contract::tanh_small), small, large), value);
+    return select(value == value, result, value);
+}
+
+inline void cap_scores(float* tile, std::int64_t count, float soft_cap, float factor) {
+    for (std::int64_t i = 0; i < count; i += lanes) {
+        store(tile + i, broadcast(soft_cap) * tanh_of(load(tile + i) * broadcast(factor)));
+    }
+}
+
+inline void multiply_scores(float* tile, std::int64_t count, float scale) {
+    for (std::int64_t i = 0; i < count; i += lanes) { store(tile + i, load(tile + i) * broadcast(scale)); }
+}
+
+/// Adds four rows' biases to four keys' scores; -inf where the bias is.
+TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, float* tile,
+                                  std::int64_t width) {
+    alignas(16) float bias[16];
+    gather_transposed_4x4(rows, key, bias);
+    bool masked = false;
+    for (std::int64_t j = 0; j < 4; ++j) {
+        for (std::int64_t n = 0; n < 4; ++n) {
+            const float b = bias[j * 4 + n];
+            float& place = tile[j * width + n];
+            masked |= b == -__builtin_inff();
+            place = b == -__builtin_inff() ? b : place + b;
+        }
+    }
+    return masked;
+}
+
+/// Returns whether some key is masked by a bias of -inf.
+inline bool add_bias(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
+    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    const grid& bias = s.scores.bias;
+    bool masked = false;
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; r += 4) {
+        const float* rows[4];
+        const std::int64_t count = smaller(p.rows - r, 4);
+        for (std::int64_t n = 0; n < count; ++n, at.advance()) {
+            rows[n] = row_of<float>(bias, t, at.token(), at.head());
+        }
+        std::int64_t j = keys.first;
+        if (count == 4 && bias.key_stride == 1) {
+            for (; j + 4 <= keys.last; j += 4) {
+                masked |= add_bias_4x4(rows, j, tile + (j - keys.first) * width + r, width);
+            }
+        }
+        for (; j < keys.last; ++j) {
+            for (std::int64_t n = 0; n < count; ++n) {
+                const float b = rows[n][j * bias.key_stride];
+                float& place = tile[(j - keys.first) * width + r + n];
+                masked |= b == -__builtin_inff();
+                place = b == -__builtin_inff() ? b : place + b;
+            }
+        }
+    }
+    return masked;
+}
+
+/// Writes `value` where the bias is -inf.
+inline void fill_where_bias_masks(const shape& s, const task& t, const panel& p, float* tile,
+                                  const key_range& keys, float value) {
+    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
+        const float* const row = row_of<float>(s.scores.bias, t, at.token(), at.head());
+        for (std::int64_t j = keys.first; j < keys.last; ++j) {
+            if (row[j * s.scores.bias.key_stride] == -__builtin_inff()) {
+                tile[(j - keys.first) * width + r] = value;
+            }
+        }
+    }
+}
+
+/// Linear biases by distance (Press et al., arXiv:2108.12409).
+template <int Vectors>
+TILEWISE_INLINE void add_alibi(const shape& s, const task& t, const panel& p, float* tile,
+                               const key_range& keys) {
+    alignas(64) float slope[Vectors * lanes];
+    alignas(64) float from_start[Vectors * lanes];
+    const std::int64_t start = block_start(keys.first, contract::chunk_keys);
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < Vectors * lanes; ++r) {
+        slope[r] = s.scores.alibi_slopes[t.first_head + at.head()];
+        from_start[r] = static_cast<float>(t.query_position + at.token() - start);
+        if (r + 1 < p.rows) { at.advance(); }
+    }
+    for (std::int64_t j = 0; j < keys.last - keys.first; ++j) {
+        const vec key = broadcast(static_cast<float>(keys.first - start + j));
+        for (int n = 0; n < Vectors; ++n) {
+            float* const place = tile + (j * Vectors + n) * lanes;
+            const vec distance = absolute(load(from_start + n * lanes) - key);
+            store(place, fma(load(slope + n * lanes), -distance, load(place)));
+        }
+    }
+}
+
+/// Whether scores are changed at all.
+inline bool has_modifiers(const score_rules& rules) {
+    return rules.multiply || rules.soft_cap != 0.0F || rules.bias.data != nullptr ||
+           rules.alibi_slopes != nullptr;
+}
+
+/// Returns whether some key is masked by a bias of -inf.
+template <int Vectors>
+bool modify_scores(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
+    const score_rules& rules = s.scores;
+    const std::int64_t count = (keys.last - keys.first) * Vectors * lanes;
+    if (rules.soft_cap != 0.0F) {
+        cap_scores(tile, count, rules.soft_cap, rules.soft_cap_factor);
+    } else if (rules.multiply) {
+        multiply_scores(tile, count, rules.scale);
+    }
+    const bool masked = rules.bias.data != nullptr && add_bias(s, t, p, tile, keys);
+    if (rules.alibi_slopes != nullptr) { add_alibi<Vectors>(s, t, p, tile, keys); }
+    return masked;
+}
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
+
+#endif
