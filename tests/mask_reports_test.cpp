@@ -185,8 +185,8 @@ TEST_CASE("reports: top-left and bottom-right with more and with fewer queries t
 TEST_CASE("reports: a NaN that is seen is not turned into a zero") {
     const attention_case sizes = sizes_of(40, 140);
     const inputs given = make_inputs(sizes);
-    given.q.at(0, 0, 3, 2) = nan;
-    given.k.at(1, 0, 100, 1) = nan;
+    given.q.at(0, 0, 3, 2) = quiet_nan;
+    given.k.at(1, 0, 100, 1) = quiet_nan;
     const results got = attend(sizes, given, {.window_left = 60, .window_right = 10});
     CHECK(bits_of(got.out.at(0, 0, 3, 0)) == canonical_nan_bits);
     CHECK(bits_of(got.out.at(1, 0, 20, 0)) == canonical_nan_bits);  // position 120 sees keys 60 to 130
@@ -200,8 +200,8 @@ TEST_CASE("reports: NaN and infinities in hidden keys and values do not leak") {
     const bool_mask mask(60, 260, [](count, count j) { return j % 5 != 2; });
     for (count b = 0; b < 2; ++b) {
         for (count j = 2; j < 260; j += 5) {
-            dirty.k.at(b, 0, j, j % 16) = j % 2 == 0 ? nan : infinity;
-            dirty.v.at(b, 0, j, j % 8) = j % 2 == 0 ? -infinity : nan;
+            dirty.k.at(b, 0, j, j % 16) = j % 2 == 0 ? quiet_nan : infinity;
+            dirty.v.at(b, 0, j, j % 8) = j % 2 == 0 ? -infinity : quiet_nan;
         }
     }
     const std::vector<float> bias = mask.bias(-infinity);
@@ -226,8 +226,8 @@ TEST_CASE("reports: padding beyond a key length is not read, and lengths may dif
     const std::vector<count> lengths = {129, 30};
     for (count b = 0; b < 2; ++b) {
         for (count j = lengths[static_cast<std::size_t>(b)]; j < 300; ++j) {
-            dirty.k.at(b, 0, j, 0) = nan;
-            dirty.v.at(b, 0, j, 0) = nan;
+            dirty.k.at(b, 0, j, 0) = quiet_nan;
+            dirty.v.at(b, 0, j, 0) = quiet_nan;
         }
     }
     const tilewise::options how{.causal = causal::bottom_right, .key_lengths = lengths};

@@ -33,7 +33,7 @@ attention_case random_sizes(random_source& random) {
 
 /// NaN, infinities and other rare values at a few places of k and v.
 void spoil(random_source& random, const inputs& given, const attention_case& sizes) {
-    const float values[] = {nan, infinity, -infinity, 1e-41F, -0.0F, 3e38F};
+    const float values[] = {quiet_nan, infinity, -infinity, 1e-41F, -0.0F, 3e38F};
     for (int n = 0; n < 3; ++n) {
         const count b = random.between(0, sizes.batch - 1);
         const count h = random.between(0, sizes.kv_heads - 1);

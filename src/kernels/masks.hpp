@@ -60,11 +60,56 @@ TILEWISE_INLINE void visit_mask_rows(const shape& s, const task& t, const panel&
     }
 }
 
+/// Whether some, and whether all, of the keys that were looked at are visible.
+struct sighting {
+    bool some = false;
+    bool all = true;
+    void add(bool some_more, bool all_more) {
+        some = some || some_more;
+        all = all && all_more;
+    }
+};
+
 template <class Row>
-TILEWISE_INLINE std::int64_t count_seen(const Row& row, const key_range& keys) {
-    std::int64_t count = 0;
-    for (std::int64_t j = keys.first; j < keys.last; ++j) { count += row.sees(j) ? 1 : 0; }
-    return count;
+TILEWISE_INLINE void look_one_by_one(const Row& row, std::int64_t first, std::int64_t last, sighting& seen) {
+    for (std::int64_t j = first; j < last; ++j) { seen.add(row.sees(j), row.sees(j)); }
+}
+
+/// Bytes side by side: their smallest and largest, which the compiler finds many at a time.
+inline void look_at_bytes(const std::uint8_t* bytes, std::int64_t count, std::uint8_t set, sighting& seen) {
+    std::uint8_t lowest = 0xff;
+    std::uint8_t highest = 0;
+    std::uint8_t common = 0xff;
+    for (std::int64_t i = 0; i < count; ++i) {
+        lowest = bytes[i] < lowest ? bytes[i] : lowest;
+        highest = bytes[i] > highest ? bytes[i] : highest;
+        common &= bytes[i];
+    }
+    if (count > 0) { seen.add(highest != 0, set == 0xff ? common == 0xff : lowest != 0); }
+}
+
+TILEWISE_INLINE void look(const byte_row& row, const key_range& keys, sighting& seen) {
+    if (row.stride == 1) {
+        look_at_bytes(row.data + keys.first, keys.last - keys.first, 1, seen);
+    } else {
+        look_one_by_one(row, keys.first, keys.last, seen);
+    }
+}
+TILEWISE_INLINE void look(const bit_row& row, const key_range& keys, sighting& seen) {
+    if (row.stride != 1) {
+        look_one_by_one(row, keys.first, keys.last, seen);
+        return;
+    }
+    const std::int64_t whole_first = smaller(round_up(row.first + keys.first, 8), row.first + keys.last);
+    const std::int64_t whole_last = larger((row.first + keys.last) / 8 * 8, whole_first);
+    look_one_by_one(row, keys.first, whole_first - row.first, seen);
+    look_at_bytes(row.data + whole_first / 8, (whole_last - whole_first) / 8, 0xff, seen);
+    look_one_by_one(row, whole_last - row.first, keys.last, seen);
+}
+TILEWISE_INLINE void look(const block_row& row, const key_range& keys, sighting& seen) {
+    for (std::int64_t j = keys.first; j < keys.last; j = (j / row.keys + 1) * row.keys) {
+        seen.add(row.sees(j), row.sees(j));
+    }
 }
 
 inline bool has_tensor_masks(const shape& s) {
@@ -75,17 +120,16 @@ inline bool has_tensor_masks(const shape& s) {
 /// all of the tile.
 inline tile_visibility look_at_masks(const shape& s, const task& t, const panel& p, const key_range& keys) {
     if (!has_tensor_masks(s)) { return tile_visibility::all; }
-    const std::int64_t count = keys.last - keys.first;
-    std::int64_t visible[2] = {0, 0};  // of `visible`, of `blocks`
+    sighting seen[2];  // by `visible`, by `blocks`
     visit_mask_rows(s, t, p, [&](std::int64_t, const auto& row) {
         constexpr bool of_blocks = __is_same(decltype(row), const block_row&);
-        visible[of_blocks ? 1 : 0] += count_seen(row, keys);
+        look(row, keys, seen[of_blocks ? 1 : 0]);
     });
-    bool all = true;
     const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
+    bool all = true;
     for (int i = 0; i < 2; ++i) {
-        if (present[i] && visible[i] == 0) { return tile_visibility::none; }
-        all = all && (!present[i] || visible[i] == count * p.rows);
+        if (present[i] && !seen[i].some) { return tile_visibility::none; }
+        all = all && (!present[i] || seen[i].all);
     }
     return all ? tile_visibility::all : tile_visibility::some;
 }
