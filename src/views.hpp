@@ -1,0 +1,45 @@
+// Checks of one tensor view, and of two views that must not overlap. Nothing here reads or writes an element.
+
+#ifndef TILEWISE_SRC_VIEWS_HPP
+#define TILEWISE_SRC_VIEWS_HPP
+
+#include <cstdint>
+#include <sstream>
+#include <stdexcept>
+#include <string_view>
+#include <tilewise/tensor.hpp>
+
+namespace tilewise {
+
+/// Throws std::invalid_argument with these parts as its message.
+template <class... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+    std::ostringstream message;
+    message << "tilewise: ";
+    (message << ... << parts);
+    throw std::invalid_argument(message.str());
+}
+
+inline constexpr std::string_view axis_names[4] = {"batch", "heads", "tokens", "head_dim"};
+
+/// The bytes [first, last) that a view may touch, as addresses.
+struct byte_range {
+    std::uintptr_t first = 0;
+    std::uintptr_t last = 0;
+};
+
+/// Checks one view by itself; its byte range is empty if it has no element.
+byte_range check_view(std::string_view name, const const_tensor& view, element_type type = element_type::f32);
+
+void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
+                    std::string_view reason);
+
+/// A written view must give every element a place of its own. Sorted by stride, each axis must step over all
+/// that the smaller ones cover; this refuses some odd interleavings that would not overlap.
+void require_distinct_elements(std::string_view name, const const_tensor& view);
+
+void require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other);
+
+}  // namespace tilewise
+
+#endif
