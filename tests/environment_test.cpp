@@ -8,6 +8,7 @@
 #include <cfenv>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,10 @@
 #endif
 
 using namespace tilewise_tests;
+
+// Runs a function on all threads of an OpenMP team. Not there if the library was built without OpenMP.
+extern "C" __attribute__((weak)) void GOMP_parallel(void (*body)(void*), void* data, unsigned threads,
+                                                    unsigned flags);
 
 namespace {
 
@@ -129,6 +134,37 @@ TEST_CASE("the caller's rounding mode and flush-to-zero change nothing, and are 
             }
         }
     }
+}
+
+TEST_CASE("threads of the caller's own OpenMP teams keep their environment, and it changes nothing") {
+    if (GOMP_parallel == nullptr) { return; }
+    constexpr unsigned team = 3;
+    static constexpr int rounding = FE_DOWNWARD;
+    // The calling thread is new, so that its team is, too.
+    std::atomic<int> changed = 0;
+    std::vector<std::string> differences;
+    std::thread caller([&] {
+        GOMP_parallel(
+            [](void*) {
+                std::fesetround(rounding);
+                set_control_register(control_register() | flush_to_zero);
+            },
+            nullptr, team, 0);
+        std::fesetround(FE_TONEAREST);
+        for (const sensitive_case& one : sensitive_cases()) {
+            const results got = tiled(one.which, one.given, {.threads = team});
+            differences.push_back(first_difference(got.out.view(), naive(one.which, one.given).out.view()));
+        }
+        std::fesetround(rounding);
+        GOMP_parallel(
+            [](void* data) {
+                if (std::fegetround() != rounding) { ++*static_cast<std::atomic<int>*>(data); }
+            },
+            &changed, team, 0);
+    });
+    caller.join();
+    for (const std::string& difference : differences) { CHECK(difference == ""); }
+    CHECK(changed == 0);
 }
 
 TEST_CASE("a refused call does not change the environment either") {

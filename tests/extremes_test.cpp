@@ -131,6 +131,24 @@ TEST_CASE("extremes: zeros of both signs") {
     check_changed([](attention_case&, const inputs& given) { given.v.fill([] { return -0.0F; }); });
 }
 
+TEST_CASE("extremes: huge scores in some rows, ordinary ones in their neighbours") {
+    // Rows are computed side by side, and must not be treated like each other.
+    random_source random(77);
+    for (const count rows_alike : {1, 4, 8, 16}) {
+        for (const float huge : {1e5F, 1e7F, 1e9F, 1e38F}) {
+            check_changed([=, &random](attention_case& which, const inputs& given) {
+                for (count t = 0; t < which.queries; ++t) {
+                    if (random.bits() % 2 == 0 || t % rows_alike != 0) { continue; }
+                    for (count i = 0; i < rows_alike * which.key_dim; ++i) {
+                        const count row = t + i / which.key_dim;
+                        if (row < which.queries) { given.q.at(0, 0, row, i % which.key_dim) *= huge; }
+                    }
+                }
+            });
+        }
+    }
+}
+
 TEST_CASE("extremes: one key dominates") {
     for (const count key : {0, 1, 126, 127, 128, 130, 255, 256, 289, 399}) {
         for (const float size : {20.0F, 200.0F, -200.0F, 1e4F}) {
