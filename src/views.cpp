@@ -29,8 +29,7 @@ bool is_empty(const const_tensor& view) {
 
 }  // namespace
 
-byte_range check_view(std::string_view name, const const_tensor& view,
-                      element_type type) {
+byte_range check_view(std::string_view name, const const_tensor& view, element_type type) {
     if (view.type != type) {
         refuse(name, ": element type ", type_name(view.type), " given, it must be ", type_name(type));
     }
