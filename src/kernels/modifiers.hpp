@@ -54,9 +54,9 @@ TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, fl
     for (std::int64_t j = 0; j < 4; ++j) {
         for (std::int64_t n = 0; n < 4; ++n) {
             const float b = bias[j * 4 + n];
-            float& place = tile[j * width + n];
+            float* const place = tile + j * width + n;
             masked |= b == -__builtin_inff();
-            place = b == -__builtin_inff() ? b : place + b;
+            *place = b == -__builtin_inff() ? b : *place + b;
         }
     }
     return masked;
