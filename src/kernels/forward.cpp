@@ -153,12 +153,6 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, float* scor
     }
 }
 
-/// The keys of the chunk that starts at `start` which rows of the panel see, by the intervals.
-key_range keys_in_chunk(const panel& p, std::int64_t start) {
-    const key_range here{start, start + contract::chunk_keys};
-    return join(intersect(p.range.early, here), intersect(p.range.main, here));
-}
-
 /// The keys of a chunk that rows of a task see, by the intervals.
 key_range keys_in_chunk(const workspace& w, std::int64_t start) {
     key_range keys{0, 0};
@@ -176,7 +170,7 @@ key_range look_at_chunk(const shape& s, const task& t, const workspace& w, std::
         panel& p = w.panels[i];
         p.seen = keys_in_chunk(p, start);
         if (is_empty(p.seen)) { continue; }
-        p.masks = look_at_masks(s, t, p, p.seen);
+        p.masks = look_at_masks(s, t, p, start);
         if (p.masks == tile_visibility::none) {
             p.seen = {0, 0};
             continue;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "../contract.hpp"
 #include "interface.hpp"
 #include "panel.hpp"
 #include "simd.hpp"
@@ -116,22 +117,41 @@ inline bool has_tensor_masks(const shape& s) {
     return s.masks.visible.data != nullptr || s.masks.blocks.data != nullptr;
 }
 
-/// What the tensor masks say of the keys of a tile. With several masks, `none` means that one of them hides
-/// all of the tile.
-inline tile_visibility look_at_masks(const shape& s, const task& t, const panel& p, const key_range& keys) {
-    if (!has_tensor_masks(s)) { return tile_visibility::all; }
-    sighting seen[2];  // by `visible`, by `blocks`
+/// The keys of the chunk that starts at `start` which rows of the panel see, by the intervals.
+TILEWISE_INLINE key_range keys_in_chunk(const panel& p, std::int64_t start) {
+    const key_range here{start, start + contract::chunk_keys};
+    return join(intersect(p.range.early, here), intersect(p.range.main, here));
+}
+
+/// What the tensor masks say of the chunk that starts at `start` and of some after it.
+inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t start) {
+    sighting seen[2][chunks_ahead];  // by `visible`, by `blocks`
     visit_mask_rows(s, t, p, [&](std::int64_t, const auto& row) {
         constexpr bool of_blocks = __is_same(decltype(row), const block_row&);
-        look(row, keys, seen[of_blocks ? 1 : 0]);
+        for (int i = 0; i < chunks_ahead; ++i) {
+            look(row, keys_in_chunk(p, start + i * contract::chunk_keys), seen[of_blocks ? 1 : 0][i]);
+        }
     });
     const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
-    bool all = true;
-    for (int i = 0; i < 2; ++i) {
-        if (present[i] && !seen[i].some) { return tile_visibility::none; }
-        all = all && (!present[i] || seen[i].all);
+    for (int i = 0; i < chunks_ahead; ++i) {
+        bool hidden = false;
+        bool all = true;
+        for (int kind = 0; kind < 2; ++kind) {
+            hidden = hidden || (present[kind] && !seen[kind][i].some);
+            all = all && (!present[kind] || seen[kind][i].all);
+        }
+        p.ahead[i] = hidden ? tile_visibility::none : all ? tile_visibility::all : tile_visibility::some;
     }
-    return all ? tile_visibility::all : tile_visibility::some;
+    p.ahead_start = start;
+}
+
+/// What the tensor masks say of the panel's keys in a chunk. With several masks, `none` means that one of
+/// them hides all.
+inline tile_visibility look_at_masks(const shape& s, const task& t, panel& p, std::int64_t start) {
+    if (!has_tensor_masks(s)) { return tile_visibility::all; }
+    const std::int64_t end = p.ahead_start + static_cast<std::int64_t>(chunks_ahead) * contract::chunk_keys;
+    if (p.ahead_start < 0 || start < p.ahead_start || start >= end) { look_ahead(s, t, p, start); }
+    return p.ahead[(start - p.ahead_start) / contract::chunk_keys];
 }
 
 /// Writes `value` where a tensor mask hides a key from a row.

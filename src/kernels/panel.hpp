@@ -18,6 +18,10 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// What the keys of a tile are to the rows of a panel.
 enum class tile_visibility : unsigned char { none, some, all };
 
+/// Chunks whose tensor masks are looked at in one go: rows of a mask often lie on pages of their own, and
+/// looking a page up takes longer than reading a chunk's part of it.
+inline constexpr int chunks_ahead = 8;
+
 struct panel {
     std::int64_t first_row;  ///< of the task's batch entry and key head
     std::int64_t rows;       ///< that exist; the lanes beyond repeat the last one's visibility
@@ -27,8 +31,10 @@ struct panel {
     row_state state;
     row_keys* visible;  ///< [vectors * lanes]
     panel_range range;
-    key_range seen;         ///< of the current chunk
-    tile_visibility masks;  ///< what the tensor masks say of it
+    key_range seen;                       ///< of the current chunk
+    tile_visibility ahead[chunks_ahead];  ///< what the tensor masks say of the chunks from ahead_start on
+    std::int64_t ahead_start;             ///< -1: nothing yet
+    tile_visibility masks;                ///< what the tensor masks say of it
 };
 
 /// Where a row of the task is: query token, and head of the group. Counted on, since dividing is slow.
@@ -111,6 +117,7 @@ inline void start_rows(const shape& s, const task& t, panel& p) {
         if (r + 1 < p.rows) { at.advance(); }
     }
     p.range = range_of(p.visible, width);
+    p.ahead_start = -1;
     start_sums(s, t, p);
     const std::int64_t columns = round_up(s.value_dim, max_depth);
     for (std::int64_t i = 0; i < columns * width; ++i) { p.out[i] = 0.0F; }
