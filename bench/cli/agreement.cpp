@@ -95,10 +95,10 @@ void merge(agreement& into, const agreement& part) {
 }  // namespace
 
 std::vector<std::int64_t> tokens_to_check(const input_spec& spec, bool causal, const plan& plan) {
-    constexpr double products_per_second = 1e9;
+    constexpr double most_products = 4e8;
     const double products_per_token = static_cast<double>(spec.heads * 2 * spec.head_dim) *
                                       static_cast<double>(spec.tokens) * (causal ? 0.5 : 1.0);
-    const auto affordable = static_cast<std::int64_t>(products_per_second / products_per_token);
+    const auto affordable = static_cast<std::int64_t>(most_products / products_per_token);
     const std::int64_t wanted = std::min(spec.tokens, std::max<std::int64_t>(affordable, 24));
 
     if (wanted == spec.tokens) {

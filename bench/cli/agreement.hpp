@@ -18,7 +18,7 @@ struct agreement {
     std::int64_t tokens_checked = 0;        ///< query tokens, each with all its heads
 };
 
-/// The query tokens to check: all, if that takes about a second, else the first, the last, those at the
+/// The query tokens to check: all, if that takes well under a second, else the first, the last, those at the
 /// edges of tiles and blocks, and a random choice.
 [[nodiscard]] std::vector<std::int64_t> tokens_to_check(const input_spec& spec, bool causal,
                                                         const plan& plan);

@@ -38,7 +38,7 @@ struct compare_options {
     std::string json;
     std::string plot;
     std::uint64_t memory = 0;
-    double seconds = 2;
+    double seconds = 1;
     double budget = 0;
     bool demo = false;  ///< no option that describes an input was given
 };

@@ -54,7 +54,7 @@ struct comparison_settings {
     tilewise::isa isa{};
     measure::naive_products products{};
     std::size_t memory = 0;  ///< to use at most; 0 for what is available
-    double seconds = 2;      ///< how long to repeat the timings of one row
+    double seconds = 1;      ///< how long to repeat the timings of one row
     bool with_memory = true;
     std::string program;  ///< this program's file, for the processes whose memory is measured
     std::function<void(const std::string&)> progress;

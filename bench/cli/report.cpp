@@ -177,7 +177,11 @@ void print_explanation(std::ostream& out, const std::vector<comparison_row>& row
         << "  time, CPU    best of the repeats; CPU is the " << measure::cpu_clock_name(threads) << ".\n"
         << "  GFLOP/s      useful work only (no masked score counts) per second of CPU time, all threads\n"
            "               together; 'of FMA peak' is its share of what the cores can do at most.\n"
-           "  scratch      what the call allocates. Naive holds a tokens x tokens matrix, which grows with\n"
+        << (causal
+                ? "               Naive computes all scores and then masks half of them, as is usual; tiled\n"
+                  "               skips those: a factor of two of the ratio.\n"
+                : "")
+        << "  scratch      what the call allocates. Naive holds a tokens x tokens matrix, which grows with\n"
            "               the square of the length; tiled has a few hundred KiB per thread at any length.\n"
            "  peak memory  of a process that does nothing else: program, input, output and scratch.\n"
            "  same bits    the tiled result is compared with the scalar oracle by ==, on at least\n"
