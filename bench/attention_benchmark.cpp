@@ -11,6 +11,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -43,11 +44,33 @@ const char* name_of(layout which) {
     }
 }
 
+/// What is masked, or done to the scores.
+enum class masking : std::uint8_t { no_mask, causal, window_1024, all_true_mask, bias, soft_cap, alibi };
+
+const char* name_of(masking which) {
+    switch (which) {
+        case masking::no_mask:
+            return "no_mask";
+        case masking::causal:
+            return "causal";
+        case masking::window_1024:
+            return "window_1024";
+        case masking::all_true_mask:
+            return "all_true_mask";
+        case masking::bias:
+            return "bias";
+        case masking::soft_cap:
+            return "soft_cap";
+        default:
+            return "alibi";
+    }
+}
+
 struct shape {
     tilewise::isa isa{};
     std::int64_t tokens = 0;
     std::int64_t head_dim = 0;
-    bool causal = false;
+    masking mask = masking::no_mask;
     layout rows = layout::bhsd;
     int threads = 1;
 };
@@ -79,8 +102,8 @@ public:
             use(part(0), part(1), part(2));
         }
         result_ = tilewise::bhsd(out_.data(), 1, 1, t, d);
-        how_.causal = s.causal ? tilewise::causal::bottom_right : tilewise::causal::none;
         how_.threads = s.threads;
+        set_mask(s);
     }
 
     void run() const { tilewise::attention(q_, k_, v_, result_, how_); }
@@ -108,8 +131,41 @@ private:
         v_ = v;
     }
 
+    void set_mask(const shape& s) {
+        const std::array<std::int64_t, 4> extents = {1, 1, s.tokens, s.tokens};
+        const std::array<std::int64_t, 4> strides = {0, 0, s.tokens, 1};
+        switch (s.mask) {
+            case masking::no_mask:
+                break;
+            case masking::causal:
+                how_.causal = tilewise::causal::bottom_right;
+                break;
+            case masking::window_1024:
+                how_.causal = tilewise::causal::bottom_right;
+                how_.window_left = 1023;
+                break;
+            case masking::all_true_mask:
+                mask_.assign(count(s.tokens * s.tokens), 1);
+                how_.mask = const_tensor(mask_.data(), tilewise::element_type::boolean, extents, strides);
+                break;
+            case masking::bias:
+                bias_.assign(count(s.tokens * s.tokens), 0.01F);
+                how_.bias = const_tensor(bias_.data(), tilewise::element_type::f32, extents, strides);
+                break;
+            case masking::soft_cap:
+                how_.soft_cap = 30.0F;
+                break;
+            case masking::alibi:
+                how_.alibi_slopes = slopes_;
+                break;
+        }
+    }
+
     std::vector<float> memory_;
     std::vector<float> out_;
+    std::vector<std::uint8_t> mask_;
+    std::vector<float> bias_;
+    std::vector<float> slopes_ = {0.01F};
     const_tensor q_, k_, v_;
     tilewise::tensor result_;
     tilewise::options how_;
@@ -172,7 +228,7 @@ void prefill(benchmark::State& state, const shape& s) {
 /// One head of 16 tokens: what a call costs beside its arithmetic.
 void small_call(benchmark::State& state, tilewise::isa which) {
     tilewise::force_isa(which);
-    const problem p({which, 16, 64, true, layout::bhsd, 0});
+    const problem p({which, 16, 64, masking::causal, layout::bhsd, 0});
     for (auto unused : state) {
         static_cast<void>(unused);
         p.run();
@@ -197,8 +253,8 @@ void competing(benchmark::State& state, const shape& s) {
 
 std::string name_of(const char* group, const shape& s) {
     return std::string(group) + "/" + std::string(tilewise::isa_name(s.isa)) +
-           "/d:" + std::to_string(s.head_dim) + "/T:" + std::to_string(s.tokens) +
-           (s.causal ? "/causal/" : "/no_mask/") + name_of(s.rows) + "/threads:" + std::to_string(s.threads);
+           "/d:" + std::to_string(s.head_dim) + "/T:" + std::to_string(s.tokens) + "/" + name_of(s.mask) +
+           "/" + name_of(s.rows) + "/threads:" + std::to_string(s.threads);
 }
 
 void register_prefill(const shape& s) {
@@ -213,22 +269,29 @@ void register_isa(tilewise::isa which) {
     const std::vector<std::int64_t> lengths =
         slow ? std::vector<std::int64_t>{2048} : std::vector<std::int64_t>{2048, 4096, 8192, 16384, 32768};
     for (const std::int64_t head_dim : {64, 128}) {
-        for (const bool causal : {false, true}) {
+        for (const masking mask : {masking::no_mask, masking::causal}) {
             for (const int threads : {1, 2}) {
                 for (const std::int64_t tokens : lengths) {
-                    register_prefill({which, tokens, head_dim, causal, layout::bhsd, threads});
+                    register_prefill({which, tokens, head_dim, mask, layout::bhsd, threads});
                 }
                 for (const layout rows : {layout::bshd_32_heads, layout::packed_qkv, layout::sliced}) {
-                    if (!slow) { register_prefill({which, 4096, head_dim, causal, rows, threads}); }
+                    if (!slow) { register_prefill({which, 4096, head_dim, mask, rows, threads}); }
                 }
             }
         }
+    }
+    for (const std::int64_t head_dim : {64, 128}) {
+        for (const masking mask :
+             {masking::all_true_mask, masking::bias, masking::soft_cap, masking::alibi}) {
+            register_prefill({which, slow ? 1024 : 4096, head_dim, mask, layout::bhsd, 1});
+        }
+        if (!slow) { register_prefill({which, 32768, head_dim, masking::window_1024, layout::bhsd, 1}); }
     }
     const std::string name(tilewise::isa_name(which));
     benchmark::RegisterBenchmark(("small_call/" + name + "/d:64/T:16").c_str(), small_call, which)
         ->Unit(benchmark::kMicrosecond);
     for (const int threads : {1, 2}) {
-        const shape s{which, slow ? 1024 : 4096, 64, true, layout::bhsd, threads};
+        const shape s{which, slow ? 1024 : 4096, 64, masking::causal, layout::bhsd, threads};
         benchmark::RegisterBenchmark(name_of("competing", s).c_str(), competing, s)
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond);
