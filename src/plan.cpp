@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -28,23 +28,36 @@ constexpr std::int64_t tasks_per_thread = 8;
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
 
-/// Pairs of a query token and a key that it sees, in one head of a sequence, as far as the causal mask,
-/// the window and the prefix say; other masks are not counted.
+/// The sum of max(0, f(x)) over the integers from `first` to `last`, for f linear with slope -1, 0 or 1 and
+/// the given values at both ends.
+double positive_sum(double first, double last, double at_first, double at_last) {
+    if (last < first) { return 0; }
+    if (at_first >= 0 && at_last >= 0) { return (last - first + 1) * (at_first + at_last) / 2; }
+    const double largest = std::max({at_first, at_last, 0.0});
+    return largest * (largest + 1) / 2;
+}
+
+/// Pairs of a query token and a key that it sees, in one head of a sequence, as far as the causal mask, the
+/// window and the prefix say; other masks are not counted. In binary64: exact up to 2^53 pairs.
 double visible_pairs(const problem& p, const sequence& of) {
     const kernels::interval_rules& rules = p.intervals;
-    constexpr std::int64_t open = std::numeric_limits<std::int64_t>::max();
-    if (!rules.causal && rules.window_left == open && rules.window_right == open) {
-        return static_cast<double>(of.queries) * static_cast<double>(of.keys);
-    }
-    const std::int64_t right = rules.causal ? 0 : rules.window_right;
-    const std::int64_t prefix = std::min(rules.prefix, of.keys);
-    double pairs = 0;
-    for (std::int64_t i = 0; i < of.queries; ++i) {
-        const std::int64_t position = of.query_position + i;
-        const std::int64_t first = position - std::min(rules.window_left, position);
-        const std::int64_t last = right >= of.keys - position ? of.keys : position + right + 1;
-        const std::int64_t beyond_prefix = std::max<std::int64_t>(0, last - std::max(first, prefix));
-        pairs += static_cast<double>(prefix + beyond_prefix);
+    const auto keys = static_cast<double>(of.keys);
+    const auto prefix = std::min(static_cast<double>(rules.prefix), keys);
+    const auto left = static_cast<double>(rules.window_left);
+    const double right = rules.causal ? 0.0 : static_cast<double>(rules.window_right);
+    const auto begin = static_cast<double>(of.query_position);
+    const double end = begin + static_cast<double>(of.queries);
+    // A query at position x sees the prefix, and keys from max(prefix, x - left) to min(keys, x + right + 1).
+    const auto beyond_prefix = [&](double x) {
+        return std::min(keys, x + right + 1) - std::max(prefix, x - left);
+    };
+    double turns[] = {std::clamp(keys - right - 1, begin, end), std::clamp(prefix + left, begin, end)};
+    std::sort(std::begin(turns), std::end(turns));
+    double pairs = static_cast<double>(of.queries) * prefix;
+    double from = begin;
+    for (const double to : {turns[0], turns[1], end}) {
+        pairs += positive_sum(from, to - 1, beyond_prefix(from), beyond_prefix(to - 1));
+        from = to;
     }
     return pairs;
 }
