@@ -56,7 +56,7 @@ double visible_pairs(const problem& p, const sequence& of) {
     double pairs = static_cast<double>(of.queries) * prefix;
     double from = begin;
     for (const double to : {turns[0], turns[1], end}) {
-        pairs += positive_sum(from, to - 1, beyond_prefix(from), beyond_prefix(to - 1));
+        pairs += positive_sum(to - from, beyond_prefix(from), beyond_prefix(to - 1));
         from = to;
     }
     return pairs;
