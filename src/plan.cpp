@@ -28,11 +28,11 @@ constexpr std::int64_t tasks_per_thread = 8;
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
 
-/// The sum of max(0, f(x)) over the integers from `first` to `last`, for f linear with slope -1, 0 or 1 and
-/// the given values at both ends.
-double positive_sum(double first, double last, double at_first, double at_last) {
-    if (last < first) { return 0; }
-    if (at_first >= 0 && at_last >= 0) { return (last - first + 1) * (at_first + at_last) / 2; }
+/// The sum of max(0, f(x)) over `count` successive integers x, for f linear with slope -1, 0 or 1 and the
+/// given values at both ends.
+double positive_sum(double count, double at_first, double at_last) {
+    if (count <= 0) { return 0; }
+    if (at_first >= 0 && at_last >= 0) { return count * (at_first + at_last) / 2; }
     const double largest = std::max({at_first, at_last, 0.0});
     return largest * (largest + 1) / 2;
 }
