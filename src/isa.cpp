@@ -11,7 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "cpu.hpp"
 #include "kernels.hpp"
+
+#if defined(__linux__)
+#    include <unistd.h>
+#endif
 
 // One table per compiled instruction set, in its namespace.
 #define X(name)                                    \
@@ -125,6 +130,16 @@ void force_isa(isa which) {
 }
 
 void unforce_isa() noexcept { forced().store(-1, std::memory_order_relaxed); }
+
+std::size_t second_level_cache_bytes() {
+    constexpr long unknown = 1024L * 1024L;
+#if defined(__linux__) && defined(_SC_LEVEL2_CACHE_SIZE)
+    static const long read = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+    static const long read = 0;
+#endif
+    return static_cast<std::size_t>(read > 0 ? read : unknown);
+}
 
 const kernels::table& kernels_of(isa which) { return *compiled_kernels(which); }
 

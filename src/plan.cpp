@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu.hpp"
 #include "kernels.hpp"
 #include "threads.hpp"
 
@@ -13,14 +14,14 @@ namespace tilewise {
 
 namespace {
 
-/// Query rows that share a tile of keys and values while it is in the second-level cache; more where tiles
-/// are copied, to copy less often.
-constexpr std::int64_t preferred_block_rows = 192;
-constexpr std::int64_t preferred_block_rows_copying = 576;
+/// The most query rows of a block. They share each tile of keys and values while it is in the second-level
+/// cache: the more, the less often all keys and values come from memory, or are copied.
+constexpr std::int64_t most_block_rows = 576;
 
-/// Scratch that leaves room for the tiles themselves in a second-level cache of 512 KiB and more; only head
-/// dimensions well beyond 128 reach it.
-constexpr std::size_t preferred_scratch = std::size_t{512} * 1024;
+/// The most scratch per thread by default. Half the second-level cache is left for the tiles themselves.
+constexpr std::size_t most_scratch = std::size_t{512} * 1024;
+
+std::size_t preferred_scratch() { return std::min(most_scratch, second_level_cache_bytes() / 2); }
 
 /// Tasks per thread below which blocks are made smaller, so that no thread idles at the end for long.
 constexpr std::int64_t tasks_per_thread = 8;
@@ -91,13 +92,9 @@ kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::in
             copy_v,  block_rows, p.intervals, p.masks,     p.scores,   p.sinks};
 }
 
-std::int64_t preferred_rows(const kernels::shape& s) {
-    return s.copy_k || s.copy_v ? preferred_block_rows_copying : preferred_block_rows;
-}
-
 /// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.
 std::int64_t rows_within_budget(const problem& p, const kernels::table& kernels, std::size_t budget) {
-    std::int64_t rows = preferred_rows(shape_of(p, kernels, 0)) / kernels.panel_rows * kernels.panel_rows;
+    std::int64_t rows = most_block_rows / kernels.panel_rows * kernels.panel_rows;
     while (rows > kernels.panel_rows && kernels.scratch_bytes(shape_of(p, kernels, rows)) > budget) {
         rows -= kernels.panel_rows;
     }
@@ -155,7 +152,7 @@ work_plan make_plan(const problem& p, const options& how) {
     if (rows == 0 || key_heads == 0) { return w; }
 
     std::int64_t block =
-        rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch : how.scratch_budget);
+        rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch() : how.scratch_budget);
     const int threads = useful_threads(w.summary.flops, count_tasks(p, kernels.panel_rows), how);
     while (threads > 1 && block > kernels.panel_rows && count_tasks(p, block) < tasks_per_thread * threads) {
         block -= kernels.panel_rows;
