@@ -50,35 +50,41 @@ TILEWISE_INLINE void store(float* to, vec value) { value.store_aligned(to); }
 TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
 
 /// Four floats, on every instruction set, for moving data only.
-using four = float __attribute__((vector_size(16), aligned(4), may_alias));
+using four = float __attribute__((vector_size(16)));
+TILEWISE_INLINE four load_four(const float* from) {
+    four value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+}
+TILEWISE_INLINE void store_four(float* to, four value) { __builtin_memcpy(to, &value, sizeof value); }
 
 TILEWISE_INLINE void store_transposed(four a, four b, four c, four d, float* to, std::int64_t stride) {
     const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
     const four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     const four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
     const four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *reinterpret_cast<four*>(to) = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
-    *reinterpret_cast<four*>(to + stride) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-    *reinterpret_cast<four*>(to + 2 * stride) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-    *reinterpret_cast<four*>(to + 3 * stride) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+    store_four(to, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
+    store_four(to + stride, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+    store_four(to + 2 * stride, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+    store_four(to + 3 * stride, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
 }
 
 /// to[i * to_stride + j] = from[j * from_stride + i] for i and j from 0 to 3.
 TILEWISE_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, float* to,
                                    std::int64_t to_stride) {
-    const four a = *reinterpret_cast<const four*>(from);
-    const four b = *reinterpret_cast<const four*>(from + from_stride);
-    const four c = *reinterpret_cast<const four*>(from + 2 * from_stride);
-    const four d = *reinterpret_cast<const four*>(from + 3 * from_stride);
+    const four a = load_four(from);
+    const four b = load_four(from + from_stride);
+    const four c = load_four(from + 2 * from_stride);
+    const four d = load_four(from + 3 * from_stride);
     store_transposed(a, b, c, d, to, to_stride);
 }
 
 /// to[4 * i + n] = rows[n][first + i] for i and n from 0 to 3.
 TILEWISE_INLINE void gather_transposed_4x4(const float* const* rows, std::int64_t first, float* to) {
-    const four a = *reinterpret_cast<const four*>(rows[0] + first);
-    const four b = *reinterpret_cast<const four*>(rows[1] + first);
-    const four c = *reinterpret_cast<const four*>(rows[2] + first);
-    const four d = *reinterpret_cast<const four*>(rows[3] + first);
+    const four a = load_four(rows[0] + first);
+    const four b = load_four(rows[1] + first);
+    const four c = load_four(rows[2] + first);
+    const four d = load_four(rows[3] + first);
     store_transposed(a, b, c, d, to, 4);
 }
 
