@@ -28,7 +28,7 @@ TILEWISE_INLINE vec tanh_of(vec value) {
     const vec r = round_score(y, broadcast(contract::two_log2_e));
     const vec f = fma(y, broadcast(contract::two_log2_e_rest), fma(y, broadcast(contract::two_log2_e), -r));
     const vec power = scale_or_zero(exp2_of(f), r, scale_base(broadcast(0.0F)), contract::fold_min_exponent);
-    vec large = broadcast(1.0F) - broadcast(2.0F) / (power + broadcast(1.0F));
+    vec large = broadcast(1.0F) - divide(broadcast(2.0F), power + broadcast(1.0F));
     large = select(x < broadcast(contract::tanh_large), large, broadcast(1.0F));
 
     const vec result = with_sign_of(select(x < broadcast(contract::tanh_small), small, large), value);

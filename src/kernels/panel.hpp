@@ -132,7 +132,7 @@ inline void divide_rows(const shape& s, panel& p) {
         const mask empty = sum == zero;
         for (std::int64_t x = 0; x < s.value_dim; ++x) {
             float* const place = p.out + (x * p.vectors + n) * lanes;
-            const vec quotient = load(place) / sum + zero;
+            const vec quotient = divide(load(place), sum) + zero;
             store(place, select(empty, zero, select(quotient == quotient, quotient, nan)));
         }
         const vec log = (load(p.state.maximum + n * lanes) + log2_of(sum)) * broadcast(contract::ln_2);

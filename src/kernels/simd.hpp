@@ -88,6 +88,13 @@ TILEWISE_INLINE void gather_transposed_4x4(const float* const* rows, std::int64_
     store_transposed(a, b, c, d, to, 4);
 }
 
+/// a / b, correctly rounded; xsimd's own is an approximation on NEON.
+#if defined(TILEWISE_ISA_IS_neon)
+TILEWISE_INLINE vec divide(vec a, vec b) { return vdivq_f32(a, b); }
+#else
+TILEWISE_INLINE vec divide(vec a, vec b) { return a / b; }
+#endif
+
 /// a * b + c, rounded once. xsimd 8.1 has none for AVX-512 (its xsimd::fma multiplies and adds there), and
 /// SSE2 has no such instruction.
 #if defined(TILEWISE_ISA_IS_avx512)
