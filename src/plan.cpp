@@ -143,13 +143,13 @@ work_plan make_plan(const problem& p, const options& how) {
     work_plan w{};
     w.summary.isa = active_isa();
     const kernels::table& kernels = kernels_of(w.summary.isa);
-    const std::int64_t rows = p.queries * p.group;
-    const std::int64_t key_heads = p.batch * p.kv_heads;
     w.summary.chunk_keys = contract::chunk_keys;
     w.summary.panel_rows = kernels.panel_rows;
     w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);
     w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
-    if (rows == 0 || key_heads == 0) { return w; }
+    // Products of extents are counted in 63 bits where none of them is 0.
+    if (p.batch == 0 || p.heads == 0 || p.queries == 0) { return w; }
+    const std::int64_t rows = p.queries * p.group;
 
     std::int64_t block =
         rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch() : how.scratch_budget);

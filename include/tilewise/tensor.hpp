@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -93,6 +94,14 @@ namespace detail {
 template <class Float>
 using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const void, void>>;
 
+/// The product of two extents as a stride: the largest number if it overflows, which is refused when the view
+/// is used, and 0 for a negative extent, which is refused as well.
+[[nodiscard]] constexpr std::int64_t stride_over(std::int64_t a, std::int64_t b) {
+    constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+    if (a <= 0 || b <= 0) { return 0; }
+    return b > largest / a ? largest : a * b;
+}
+
 template <class Float>
 inline constexpr bool is_f32 = std::is_same_v<std::remove_const_t<Float>, float>;
 }  // namespace detail
@@ -105,7 +114,8 @@ requires(detail::is_f32<Float>)
     return {data,
             element_type::f32,
             {batch, heads, tokens, head_dim},
-            {heads * tokens * head_dim, tokens * head_dim, head_dim, 1}};
+            {detail::stride_over(heads, detail::stride_over(tokens, head_dim)),
+             detail::stride_over(tokens, head_dim), head_dim, 1}};
 }
 
 /// A contiguous tensor with memory order [batch, tokens, heads, head_dim] (BSHD, as FlashAttention has it).
@@ -116,7 +126,8 @@ requires(detail::is_f32<Float>)
     return {data,
             element_type::f32,
             {batch, heads, tokens, head_dim},
-            {tokens * heads * head_dim, head_dim, heads * head_dim, 1}};
+            {detail::stride_over(tokens, detail::stride_over(heads, head_dim)), head_dim,
+             detail::stride_over(heads, head_dim), 1}};
 }
 
 /// The same layouts over a span, which must hold at least batch * heads * tokens * head_dim elements:
