@@ -51,11 +51,6 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
         memory = alignment <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
                                                         : std::aligned_alloc(alignment, rounded);
     }
-    return memory;
-}
-
-void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
-    void* const memory = allocate(bytes, alignment);
     if (memory == nullptr) { throw std::bad_alloc(); }
     return memory;
 }
@@ -97,21 +92,30 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noex
 }
 #endif
 
-void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
-void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes, 1); }
+void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
+void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-    return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+    return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-    return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+    return allocate(bytes, static_cast<std::size_t>(alignment));
 }
-// A sanitizer brings these, too, and they would not go with the operator delete below.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 1); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 1); }
+// Sanitizers bring their own of these, which would not fit the operator delete below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    try {
+        return allocate(bytes, 1);
+    } catch (const std::bad_alloc&) { return nullptr; }
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept {
+    return operator new(bytes, tag);
+}
+
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
