@@ -77,8 +77,7 @@ struct options {
     std::int64_t attention_chunk = 0;
 
     /// Documents packed in one sequence: ascending boundaries, document d being positions documents[d] ..
-    /// documents[d + 1] - 1. A query sees only keys of its own document; one in none sees none. See
-    /// document_boundaries.
+    /// documents[d + 1] - 1. A query sees only keys of its own document; one in none sees none.
     std::span<const std::int64_t> documents = {};
 
     /// Per batch entry, how many keys it has, at most n_keys; the rest is padding and never read. Empty: all
@@ -155,7 +154,8 @@ struct options {
 ///
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed, before anything
 /// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).
-/// Allocates the scratch memory that plan_attention states, and frees it. Safe to call from several threads
+/// Allocates the scratch memory that plan_attention states (and, if sequences have different lengths, a list
+/// of tasks), and frees it. Safe to call from several threads
 /// at once; changes no global state (rounding mode, flush-to-zero, OpenMP settings).
 ///
 /// The online softmax over tiles is that of Milakov and Gimelshein (arXiv:1805.02867) and FlashAttention
@@ -178,7 +178,8 @@ struct plan {
     double flops = 0;               ///< 2 (head_dim + value_dim) per visible score
 };
 
-/// Plans attention() with the same arguments and the same errors; computes nothing and allocates nothing.
+/// Plans attention() with the same arguments and the same errors; computes nothing. Allocates nothing but a
+/// list of tasks if sequences have different lengths.
 /// Thread-safe.
 [[nodiscard]] TILEWISE_API plan plan_attention(const const_tensor& q, const const_tensor& k,
                                                const const_tensor& v, const tensor& out,
