@@ -1,7 +1,8 @@
 // The arithmetic contract: the one order of operations that every path follows, and its constants.
 //
-// Included by the scalar reference and by the kernels, which share nothing else. All arithmetic is IEEE
-// binary32, round to nearest even, subnormals kept, no contraction but where `fma` is written.
+// The scalar reference and the kernels share it and the descriptions in kernels/interface.hpp, and no code.
+// All arithmetic is IEEE binary32, round to nearest even, subnormals kept, no contraction but where `fma` is
+// written.
 //
 // For one query row q and the keys k_j and values v_j, j = 0 .. n - 1:
 //

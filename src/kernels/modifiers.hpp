@@ -45,6 +45,13 @@ inline void multiply_scores(float* tile, std::int64_t count, float scale) {
     for (std::int64_t i = 0; i < count; i += lanes) { store(tile + i, load(tile + i) * broadcast(scale)); }
 }
 
+/// Adds a bias to a score; -inf where the bias is. Returns whether it is.
+TILEWISE_INLINE bool add_bias_to(float* score, float bias) {
+    const bool masked = bias == -__builtin_inff();
+    *score = masked ? bias : *score + bias;
+    return masked;
+}
+
 /// Adds four rows' biases to four keys' scores; -inf where the bias is.
 TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, float* tile,
                                   std::int64_t width) {
@@ -52,12 +59,7 @@ TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, fl
     gather_transposed_4x4(rows, key, bias);
     bool masked = false;
     for (std::int64_t j = 0; j < 4; ++j) {
-        for (std::int64_t n = 0; n < 4; ++n) {
-            const float b = bias[j * 4 + n];
-            float* const place = tile + j * width + n;
-            masked |= b == -__builtin_inff();
-            *place = b == -__builtin_inff() ? b : *place + b;
-        }
+        for (std::int64_t n = 0; n < 4; ++n) { masked |= add_bias_to(tile + j * width + n, bias[j * 4 + n]); }
     }
     return masked;
 }
@@ -82,10 +84,7 @@ inline bool add_bias(const shape& s, const task& t, const panel& p, float* tile,
         }
         for (; j < keys.last; ++j) {
             for (std::int64_t n = 0; n < count; ++n) {
-                const float b = rows[n][j * bias.key_stride];
-                float& place = tile[(j - keys.first) * width + r + n];
-                masked |= b == -__builtin_inff();
-                place = b == -__builtin_inff() ? b : place + b;
+                masked |= add_bias_to(tile + (j - keys.first) * width + r + n, rows[n][j * bias.key_stride]);
             }
         }
     }
