@@ -44,6 +44,59 @@ struct block_mask {
     std::int64_t key_block = 0;
 };
 
+/// A tile of scores of one query head, for score_function: scores[i * query_stride + j * key_stride] is that
+/// of query token first_query + i and key first_key + j.
+struct score_tile {
+    std::int64_t batch;  ///< or the number of the sequence, with query_starts
+    std::int64_t head;   ///< query head
+    std::int64_t first_query;
+    std::int64_t queries;
+    std::int64_t query_position;  ///< of first_query among the keys
+    std::int64_t first_key;
+    std::int64_t keys;
+    float* scores;
+    std::int64_t query_stride;
+    std::int64_t key_stride;
+};
+
+/// A function of the caller's that changes scores in place, for experiments (as PyTorch's FlexAttention has
+/// it). Absent if `call` is null.
+///
+/// It is called on scaled scores, after soft cap, bias and ALiBi and before masks, which need no help from
+/// it: a score of -inf masks its key. Tiles are of any shape, may be seen more than once and in any order,
+/// and may hold keys that a mask hides from some rows (what it writes there is ignored); calls come from
+/// several threads at once. The promise of equal bits holds if each score that it writes depends on nothing
+/// but the score, its batch entry, head, query and key. It must not throw. Scores are scaled in a pass of
+/// their own, so that a call is slower than one with the built-in modifiers by what the function takes and
+/// some percent.
+struct score_function {
+    void (*call)(void* context, const score_tile& tile) noexcept = nullptr;
+    void* context = nullptr;
+};
+
+/// Results besides the output and lse, without the T x T matrix. Each is f32, and written only if its data is
+/// not null. A weight is softmax(...)[query, key], 0 where the key is masked; a sink takes its share first,
+/// so that a row's weights then sum to less than 1. All have the same bits everywhere, too.
+struct extra_results {
+    /// The largest score (scaled, after all modifiers) of each query row: [batch, heads, query tokens, 1].
+    /// -inf for a row that sees no key, NaN for a row whose output is NaN.
+    tensor row_maximum = {};
+
+    /// The entropy of each query row's weights, in nats: -sum w ln w; [batch, heads, query tokens, 1]. 0 for
+    /// a row that sees no key. Recomputes the weights: about half the time of the call again.
+    tensor entropy = {};
+
+    /// The sum of each key's weights over the query tokens: [batch, heads, 1, keys]. What cache eviction
+    /// ranks keys by (H2O, arXiv:2306.14048). Recomputes the weights: about the time of the call again;
+    /// allocates 8 bytes per query row.
+    tensor key_weights = {};
+
+    /// Query tokens, ascending, whose weights on all keys are wanted, and where to:
+    /// [batch, heads, weight_rows.size(), keys].
+    std::span<const std::int64_t> weight_rows = {};
+    tensor weights = {};
+};
+
 /// What attention() computes beyond its tensors. Name the members that you set
 /// (`{.causal = tilewise::causal::bottom_right}`): members are added over time.
 struct options {
@@ -115,6 +168,9 @@ struct options {
     /// (ALiBi, Press et al., arXiv:2108.12409). Empty: none.
     std::span<const float> alibi_slopes = {};
 
+    /// A function of the caller's, last in the order.
+    tilewise::score_function score_function = {};
+
     /// One score per query head that belongs to no key: it takes part in the softmax, and its value is 0
     /// (gpt-oss; Xiao et al., arXiv:2309.17453). -inf is the same as none. Empty: none.
     std::span<const float> sinks = {};
@@ -122,6 +178,9 @@ struct options {
     /// Where to write the log-sum-exp (natural logarithm) of each query row's scaled scores:
     /// [batch, heads, query tokens, 1], see row_values. Nothing is written when its data is null.
     tensor lse = {};
+
+    /// Other results.
+    extra_results extra = {};
 
     /// The most threads that the call may use; 0 means what OpenMP would use (omp_get_max_threads). Fewer
     /// are used when there is too little work to be worth waking them.
