@@ -55,24 +55,15 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
         refuse("k: ", k.heads(), " heads given, q has ", q.heads(), ", which must be a multiple of it");
     }
     require_distinct_elements("out", out);
-    require_apart("out", out_bytes, "q", q_bytes);
-    require_apart("out", out_bytes, "k", k_bytes);
-    require_apart("out", out_bytes, "v", v_bytes);
-    byte_range lse_bytes{};
-    if (how.lse.data != nullptr) {
-        lse_bytes = check_view("lse", how.lse);
-        require_extent("lse", how.lse, axis::batch, q.batch(), "q");
-        require_extent("lse", how.lse, axis::heads, q.heads(), "q");
-        require_extent("lse", how.lse, axis::tokens, q.tokens(), "q");
-        require_extent("lse", how.lse, axis::head_dim, 1, "a tensor with one value per row");
-        require_distinct_elements("lse", how.lse);
-        require_apart("lse", lse_bytes, "q", q_bytes);
-        require_apart("lse", lse_bytes, "k", k_bytes);
-        require_apart("lse", lse_bytes, "v", v_bytes);
-        require_apart("lse", lse_bytes, "out", out_bytes);
-    }
+    memory_map memory;
+    memory.read("q", q_bytes);
+    memory.read("k", k_bytes);
+    memory.read("v", v_bytes);
+    memory.write("out", out_bytes);
     problem p{};
     p.batch = q.batch();
+    p.batch_entries = q.batch();
+    p.query_tokens = q.tokens();
     p.heads = q.heads();
     p.kv_heads = k.heads();
     p.group = k.heads() == 0 ? 1 : q.heads() / k.heads();
@@ -84,7 +75,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     p.k_layout = {k.strides[2], k.strides[3]};
     p.v_layout = {v.strides[2], v.strides[3]};
     require_countable(p);
-    check_options(how, {out_bytes, lse_bytes}, p);
+    check_results(how, q, k, memory, p);
+    check_options(how, memory, p);
     return p;
 }
 

@@ -15,7 +15,9 @@ namespace tilewise {
 
 /// The checked description of a call; sizes are consistent and none is negative.
 struct problem {
-    std::int64_t batch;  ///< sequences
+    std::int64_t batch;          ///< sequences
+    std::int64_t batch_entries;  ///< of the tensors: 1 if sequences are packed
+    std::int64_t query_tokens;   ///< of a batch entry
     std::int64_t heads;
     std::int64_t kv_heads;
     std::int64_t group;    ///< query heads per key head; 1 if there are no heads
@@ -29,6 +31,8 @@ struct problem {
     kernels::tensor_masks masks;
     kernels::score_rules scores;
     const float* sinks;
+    kernels::chosen_rows chosen;
+    bool sum_keys;                               ///< sums of weights per key are wanted
     std::span<const std::int64_t> key_lengths;   ///< empty: all keys count
     std::span<const std::int64_t> query_starts;  ///< of packed sequences; empty: batch entries
     std::span<const std::int64_t> key_starts;

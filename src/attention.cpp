@@ -2,6 +2,7 @@
 
 #include <tilewise/attention.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,8 @@ struct call {
     const_tensor v;
     tensor out;
     tensor lse;
+    extra_results extra;
+    tensor state;  ///< m and l of each query row, where they are needed once more
     const problem* sizes;
     const work_plan* work;
     const kernels::table* kernels;
@@ -46,27 +49,84 @@ kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t
     return {token_of<float>(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
 }
 
+kernels::task task_of(const call& c, const row_block& block) {
+    const sequence of = sequence_of(*c.sizes, block.sequence);
+    const std::int64_t entry = of.batch_entry;
+    const std::int64_t head = block.kv_head * c.sizes->group;
+    kernels::task task{};
+    task.q = {token_of<const float>(c.q, entry, head, of.first_query), c.q.strides[2], c.q.strides[1],
+              c.q.strides[3]};
+    task.k = token_of<const float>(c.k, entry, block.kv_head, of.first_key);
+    task.v = token_of<const float>(c.v, entry, block.kv_head, of.first_key);
+    task.out = group_of(c.out, entry, head, of.first_query);
+    task.lse = group_of(c.lse, entry, head, of.first_query);
+    task.row_maximum = group_of(c.extra.row_maximum, entry, head, of.first_query);
+    task.entropy = group_of(c.extra.entropy, entry, head, of.first_query);
+    task.state = group_of(c.state, entry, head, of.first_query);
+    task.weights = group_of(c.extra.weights, entry, head, 0);
+    task.first_token = of.first_query;
+    task.batch = block.sequence;
+    task.first_head = head;
+    task.keys = of.keys;
+    task.query_position = of.query_position;
+    task.first_row = block.first_row;
+    task.rows = block.rows;
+    return task;
+}
+
+std::byte* scratch_of(const call& c, int thread) {
+    return c.scratch + c.work->summary.scratch_bytes_per_thread * static_cast<std::size_t>(thread);
+}
+
 void run_task(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
-    const row_block block = block_of_task(*c.work, *c.sizes, index);
-    const sequence of = sequence_of(*c.sizes, block.sequence);
-    const std::int64_t head = block.kv_head * c.sizes->group;
-    const kernels::task task{{token_of<const float>(c.q, of.batch_entry, head, of.first_query),
-                              c.q.strides[2], c.q.strides[1], c.q.strides[3]},
-                             token_of<const float>(c.k, of.batch_entry, block.kv_head, of.first_key),
-                             token_of<const float>(c.v, of.batch_entry, block.kv_head, of.first_key),
-                             group_of(c.out, of.batch_entry, head, of.first_query),
-                             group_of(c.lse, of.batch_entry, head, of.first_query),
-                             block.sequence,
-                             head,
-                             of.keys,
-                             of.query_position,
-                             block.first_row,
-                             block.rows};
     const float_environment standard;
-    c.kernels->forward(
-        c.work->shape, task,
-        c.scratch + c.work->summary.scratch_bytes_per_thread * static_cast<std::size_t>(thread));
+    c.kernels->forward(c.work->shape, task_of(c, block_of_task(*c.work, *c.sizes, index)),
+                       scratch_of(c, thread));
+}
+
+std::int64_t chunks_of(const problem& p) {
+    return (p.keys + contract::chunk_keys - 1) / contract::chunk_keys;
+}
+
+/// Tasks are numbered by chunk, then key head, then sequence.
+void run_key_task(void* context, std::int64_t index, int thread) {
+    const call& c = *static_cast<const call*>(context);
+    const problem& p = *c.sizes;
+    const std::int64_t first_key = index % chunks_of(p) * contract::chunk_keys;
+    const std::int64_t head = index / chunks_of(p);
+    const sequence of = sequence_of(p, head / p.kv_heads);
+    const std::int64_t columns = p.query_starts.empty() ? p.keys : of.keys;
+    if (first_key >= columns) { return; }
+    const kernels::key_task task{
+        task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
+        first_key,
+        std::min<std::int64_t>(contract::chunk_keys, columns - first_key),
+        {token_of<float>(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group, 0) +
+             (of.first_key + first_key) * c.extra.key_weights.strides[3],
+         c.extra.key_weights.strides[3], c.extra.key_weights.strides[1], 0}};
+    const float_environment standard;
+    c.kernels->sum_key_weights(c.work->shape, task, scratch_of(c, thread));
+}
+
+/// Without query rows there are no tasks, but sums over them are 0.
+void clear_key_weights(const tensor& sums) {
+    if (sums.data == nullptr) { return; }
+    for (std::int64_t b = 0; b < sums.batch(); ++b) {
+        for (std::int64_t h = 0; h < sums.heads(); ++h) {
+            for (std::int64_t j = 0; j < sums.head_dim(); ++j) {
+                token_of<float>(sums, b, h, 0)[j * sums.strides[3]] = 0.0F;
+            }
+        }
+    }
+}
+
+/// A view of the scratch that holds the state of the query rows.
+tensor row_states(const problem& p, const work_plan& work, std::byte* scratch) {
+    if (!p.sum_keys) { return {}; }
+    const std::int64_t head = p.query_tokens * 2;
+    return tensor(scratch + work.row_state_offset, element_type::f32,
+                  {p.batch_entries, p.heads, p.query_tokens, 2}, {p.heads * head, head, 2, 1});
 }
 
 }  // namespace
@@ -82,11 +142,27 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
     const float_environment standard;  // the default scale is computed, too
     const problem sizes = check_arguments(q, k, v, out, how);
     const work_plan work = make_plan(sizes, how);
-    if (work.summary.tasks == 0) { return; }
+    if (work.summary.tasks == 0) {
+        clear_key_weights(how.extra.key_weights);
+        return;
+    }
     const std::unique_ptr<std::byte, scratch_deleter> scratch(
         static_cast<std::byte*>(::operator new(work.summary.scratch_bytes, scratch_alignment)));
-    call c{q, k, v, out, how.lse, &sizes, &work, &kernels_of(work.summary.isa), scratch.get()};
+    call c{q,
+           k,
+           v,
+           out,
+           how.lse,
+           how.extra,
+           row_states(sizes, work, scratch.get()),
+           &sizes,
+           &work,
+           &kernels_of(work.summary.isa),
+           scratch.get()};
     run_tasks(work.summary.threads, work.summary.tasks, run_task, &c);
+    if (sizes.sum_keys) {
+        run_tasks(work.summary.threads, sizes.batch * sizes.kv_heads * chunks_of(sizes), run_key_task, &c);
+    }
 }
 
 }  // namespace tilewise

@@ -14,7 +14,9 @@
 //        t_j = t_j + bias_j
 //        t_j = fma(slope, -|d|, t_j), d = f32(p - j0) - f32(j - j0): ALiBi, where p is the query's position
 //              among the keys, and j0 the first position of the key's chunk
-//        t_j = -inf where the key is masked; a bias of -inf masks it, too
+//        t_j = what the score function makes of it
+//        t_j = -inf where the key is masked; a bias of -inf masks it, too, and so does a score function that
+//              leaves -inf
 //   3. Keys are cut into chunks of 128 at positions 0, 128, 256, ... Of each chunk, over its visible keys:
 //        m_c = ceil(max_j(t_j) * c): an integer (-inf if there is no key, or none above -inf)
 //        r   = fma(t_j, c, 1.5 * 2^23) - 1.5 * 2^23: t_j * c rounded to an integer
@@ -30,6 +32,12 @@
 //        l = fma(l, a, l_c * b), o[x] = fma(o[x], a, o_c[x] * b), m = m'
 //   5. out[x] = o[x] / l + 0, or +0 if l = 0; lse = (m + log2 l) * f32(ln 2), or -inf if l = 0.
 //      A NaN is written as 0x7fc00000.
+//   6. Other results. The row maximum: max_j(t_j) in natural units (times scale, rounded, if it is not in
+//   t_j),
+//      + 0. Weights: w_j = p_j * 2^(m_c - m) / l + 0 with the final m and l; +0 if l = 0, and for masked
+//      keys. Entropy: e_c = fma(w_j, log2 w_j, e_c) for j ascending and w_j at least 2^-126, e = e + e_c for
+//      the chunks in order, entropy = e * -f32(ln 2) + 0. Sums of weights per key: over the queries i = 0 ..
+//      127, 128 .. 255, ... in order from +0, then over these blocks in order.
 //
 // Why it is so. m is an integer, so 2^(m - m') is a power of two and rescaling rounds nothing: an online
 // softmax loses nothing against one that knows the row's maximum from the start, and gives the same bits

@@ -1,6 +1,7 @@
 #include "option_checks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -86,7 +87,7 @@ std::int64_t broadcast_stride(std::string_view name, const const_tensor& view, s
 
 /// A view that is read for each (batch, head, row, column); absent if its data is null.
 kernels::grid check_grid(std::string_view name, const const_tensor& view, element_type type, const problem& p,
-                         std::int64_t rows, std::int64_t columns, const written_ranges& written) {
+                         std::int64_t rows, std::int64_t columns, memory_map& memory) {
     if (view.data == nullptr) { return {}; }
     const byte_range bytes = check_view(name, view, type);
     const kernels::grid grid{view.data, broadcast_stride(name, view, 0, p.batch),
@@ -95,8 +96,7 @@ kernels::grid check_grid(std::string_view name, const const_tensor& view, elemen
     if (view.head_dim() != columns) {
         refuse(name, ": last extent is ", view.head_dim(), ", it must be ", columns);
     }
-    require_apart("out", written.out, name, bytes);
-    require_apart("lse", written.lse, name, bytes);
+    memory.read(name, bytes);
     return grid;
 }
 
@@ -104,12 +104,12 @@ std::int64_t count_blocks(std::int64_t tokens, std::int64_t block) {
     return tokens / block + (tokens % block != 0 ? 1 : 0);
 }
 
-kernels::tensor_masks check_masks(const options& how, const problem& p, const written_ranges& written) {
+kernels::tensor_masks check_masks(const options& how, const problem& p, memory_map& memory) {
     kernels::tensor_masks masks{};
     const bool bits = how.mask.type == element_type::bit;
     masks.storage = bits ? kernels::mask_storage::bits : kernels::mask_storage::bytes;
     masks.visible = check_grid("mask", how.mask, bits ? element_type::bit : element_type::boolean, p,
-                               p.queries, p.keys, written);
+                               p.queries, p.keys, memory);
     masks.block_queries = 1;
     masks.block_keys = 1;
     if (how.blocks.visible.data == nullptr) { return masks; }
@@ -121,7 +121,7 @@ kernels::tensor_masks check_masks(const options& how, const problem& p, const wr
     masks.block_keys = how.blocks.key_block;
     masks.blocks = check_grid("blocks", how.blocks.visible, element_type::boolean, p,
                               count_blocks(p.queries, masks.block_queries),
-                              count_blocks(p.keys, masks.block_keys), written);
+                              count_blocks(p.keys, masks.block_keys), memory);
     return masks;
 }
 
@@ -132,7 +132,7 @@ void require_per_head(std::string_view name, std::span<const float> values, cons
     }
 }
 
-kernels::score_rules check_scores(const options& how, const problem& p, const written_ranges& written) {
+kernels::score_rules check_scores(const options& how, const problem& p, memory_map& memory) {
     kernels::score_rules rules{};
     if (!(how.soft_cap >= 0.0F) || !std::isfinite(how.soft_cap)) {
         refuse("soft_cap: ", how.soft_cap, " given, it must be finite and positive, or 0 for none");
@@ -141,11 +141,13 @@ kernels::score_rules check_scores(const options& how, const problem& p, const wr
     for (const float slope : how.alibi_slopes) {
         if (!std::isfinite(slope)) { refuse("alibi_slopes: ", slope, " given, they must be finite"); }
     }
-    rules.bias = check_grid("bias", how.bias, element_type::f32, p, p.queries, p.keys, written);
+    rules.bias = check_grid("bias", how.bias, element_type::f32, p, p.queries, p.keys, memory);
     rules.alibi_slopes = how.alibi_slopes.empty() ? nullptr : how.alibi_slopes.data();
     rules.soft_cap = how.soft_cap;
-    const bool modified =
-        rules.soft_cap != 0.0F || rules.bias.data != nullptr || rules.alibi_slopes != nullptr;
+    rules.function = how.score_function.call;
+    rules.function_context = how.score_function.context;
+    const bool modified = rules.soft_cap != 0.0F || rules.bias.data != nullptr ||
+                          rules.alibi_slopes != nullptr || rules.function != nullptr;
     const contract::score_scaling scaling = contract::scaling_for(checked_scale(how, p.head_dim), modified);
     rules.multiply = scaling.multiply;
     rules.scale = scaling.scale;
@@ -186,18 +188,62 @@ std::int64_t check_starts(std::string_view name, std::span<const std::int64_t> s
     return longest;
 }
 
-void check_ranges(const options& how, problem& p, const written_ranges& written) {
+void check_ranges(const options& how, problem& p, memory_map& memory) {
     const key_ranges& ranges = how.ranges;
     if ((ranges.first.data == nullptr) != (ranges.last.data == nullptr)) {
         refuse("ranges: only one of first and last given, it must be both or none");
     }
     p.intervals.first_key =
-        check_grid("ranges.first", ranges.first, element_type::i32, p, p.queries, 1, written);
-    p.intervals.last_key =
-        check_grid("ranges.last", ranges.last, element_type::i32, p, p.queries, 1, written);
+        check_grid("ranges.first", ranges.first, element_type::i32, p, p.queries, 1, memory);
+    p.intervals.last_key = check_grid("ranges.last", ranges.last, element_type::i32, p, p.queries, 1, memory);
+}
+
+/// A result for each query row or key, of any of the given extents.
+void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
+                  memory_map& memory) {
+    if (view.data == nullptr) { return; }
+    const byte_range bytes = check_view(name, view);
+    for (std::size_t a = 0; a < 4; ++a) {
+        if (view.extents[a] != extents[a]) {
+            refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
+        }
+    }
+    require_distinct_elements(name, view);
+    memory.write(name, bytes);
+}
+
+void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
+    const std::span<const std::int64_t> rows = how.extra.weight_rows;
+    if (how.extra.weights.data == nullptr) {
+        if (!rows.empty()) {
+            refuse("extra.weights: null data given, weight_rows has ", rows.size(), " rows");
+        }
+        return;
+    }
+    for (std::size_t n = 0; n < rows.size(); ++n) {
+        if (rows[n] < 0 || rows[n] >= q.tokens()) {
+            refuse("extra.weight_rows: ", rows[n], " given, it must be from 0 to ", q.tokens() - 1);
+        }
+        if (n > 0 && rows[n] <= rows[n - 1]) {
+            refuse("extra.weight_rows: ", rows[n], " follows ", rows[n - 1], ", rows must ascend");
+        }
+    }
+    p.chosen = {rows.data(), static_cast<std::int64_t>(rows.size()), p.keys};
 }
 
 }  // namespace
+
+void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
+                   problem& p) {
+    const std::array<std::int64_t, 4> per_row = {q.batch(), q.heads(), q.tokens(), 1};
+    check_result("lse", how.lse, per_row, memory);
+    check_result("extra.row_maximum", how.extra.row_maximum, per_row, memory);
+    check_result("extra.entropy", how.extra.entropy, per_row, memory);
+    check_result("extra.key_weights", how.extra.key_weights, {q.batch(), q.heads(), 1, k.tokens()}, memory);
+    check_chosen_rows(how, q, p);
+    check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys}, memory);
+    p.sum_keys = how.extra.key_weights.data != nullptr;
+}
 
 void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p) {
     if (how.query_starts.empty() && how.key_starts.empty()) { return; }
@@ -213,12 +259,12 @@ void check_packing(const options& how, const const_tensor& q, const const_tensor
     p.key_starts = how.key_starts;
 }
 
-void check_options(const options& how, const written_ranges& written, problem& p) {
+void check_options(const options& how, memory_map& memory, problem& p) {
     check_modes(how);
     p.intervals = check_intervals(how);
-    check_ranges(how, p, written);
-    p.masks = check_masks(how, p, written);
-    p.scores = check_scores(how, p, written);
+    check_ranges(how, p, memory);
+    p.masks = check_masks(how, p, memory);
+    p.scores = check_scores(how, p, memory);
     require_per_head("sinks", how.sinks, p);
     p.sinks = how.sinks.empty() ? nullptr : how.sinks.data();
     check_key_lengths(how.key_lengths, p);

@@ -10,17 +10,15 @@
 
 namespace tilewise {
 
-/// The memory that a call writes.
-struct written_ranges {
-    byte_range out;
-    byte_range lse;
-};
-
 /// Packed sequences take the place of the batch.
 void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p);
 
-/// All other options but lse; the sizes of `p` are known.
-void check_options(const options& how, const written_ranges& written, problem& p);
+/// All options that say what is computed; the sizes of `p` are known.
+void check_options(const options& how, memory_map& memory, problem& p);
+
+/// Results besides the output, which are optional.
+void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
+                   problem& p);
 
 }  // namespace tilewise
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -88,8 +89,8 @@ bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
     const bool copy_k = !lies_well(p.k_layout, p.head_dim);
     const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
-    return {p.group, p.keys,     p.head_dim,  p.value_dim, p.k_layout, p.v_layout, copy_k,
-            copy_v,  block_rows, p.intervals, p.masks,     p.scores,   p.sinks};
+    return {p.group,    p.keys,      p.head_dim, p.value_dim, p.k_layout, p.v_layout, copy_k,    copy_v,
+            block_rows, p.intervals, p.masks,    p.scores,    p.sinks,    p.chosen,   p.sum_keys};
 }
 
 /// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.
@@ -126,6 +127,18 @@ std::vector<row_block> list_blocks(const problem& p, std::int64_t block_rows) {
     blocks.reserve(weighed.size());
     for (const auto& [weight, block] : weighed) { blocks.push_back(block); }
     return blocks;
+}
+
+/// The final maximum and sum of each query row, where weights are summed over them.
+std::size_t row_state_bytes(const problem& p) {
+    if (!p.sum_keys) { return 0; }
+    std::size_t bytes = 2 * sizeof(float);
+    for (const std::int64_t factor : {p.batch_entries, p.heads, p.query_tokens}) {
+        if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(factor), &bytes)) {
+            throw std::bad_alloc();
+        }
+    }
+    return bytes;
 }
 
 std::int64_t count_tasks(const problem& p, std::int64_t block_rows) {
@@ -167,6 +180,8 @@ work_plan make_plan(const problem& p, const options& how) {
     w.summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
     w.summary.scratch_bytes =
         w.summary.scratch_bytes_per_thread * static_cast<std::size_t>(w.summary.threads);
+    w.row_state_offset = w.summary.scratch_bytes;
+    w.summary.scratch_bytes += row_state_bytes(p);
     return w;
 }
 

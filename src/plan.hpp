@@ -26,6 +26,7 @@ struct work_plan {
     kernels::shape shape;
     std::int64_t blocks_per_head;   ///< if all sequences are alike;
     std::vector<row_block> blocks;  ///< all tasks, otherwise
+    std::size_t row_state_offset;   ///< in the scratch: [batch entries, heads, query tokens, 2] floats
 };
 
 work_plan make_plan(const problem& p, const options& how);

@@ -99,6 +99,9 @@ struct row_state {
     float m = -infinity;
     float l = 0.0F;
     std::vector<float> o;
+    float largest = -infinity;   ///< score
+    std::vector<float> weights;  ///< p_j; 0 where the key is masked
+    std::vector<float> chunk_m;  ///< m_c of each key's chunk
 };
 
 TILEWISE_FMA_CLONES
@@ -195,10 +198,11 @@ bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int6
                0;
 }
 
-/// Whether query token i sees key token j.
-bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j) {
+/// Whether query token i sees key token j, whose score is t.
+bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
     return is_in_intervals(p.intervals, h, i, j) && is_in_tensors(p, h, i, j) &&
-           (p.scores.bias.data == nullptr || grid_element<float>(p.scores.bias, h, i, j) != -infinity);
+           (p.scores.bias.data == nullptr || grid_element<float>(p.scores.bias, h, i, j) != -infinity) &&
+           (p.scores.function == nullptr || t != -infinity);
 }
 
 TILEWISE_FMA_CLONES
@@ -239,6 +243,10 @@ void score_head(const problem& p, const head_of& h, const std::vector<float>& q_
             const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
             scores[static_cast<std::size_t>(i * p.keys + j)] = modify(p, h, i, j, s);
         }
+        if (p.scores.function != nullptr && h.of.keys > 0) {
+            p.scores.function(p.scores.function_context, {h.batch, h.head, i, 1, h.of.query_position + i, 0,
+                                                          h.of.keys, scores.data() + i * p.keys, p.keys, 1});
+        }
     }
 }
 
@@ -247,17 +255,20 @@ void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t 
                const float* scores, const std::vector<float>& v_rows, row_state& row) {
     float largest = -infinity;
     for (std::int64_t j = first; j < last; ++j) {
-        if (is_visible(p, h, i, j) && scores[j] > largest) { largest = scores[j]; }
+        if (is_visible(p, h, i, j, scores[j]) && scores[j] > largest) { largest = scores[j]; }
     }
+    row.largest = std::max(row.largest, largest);
     const float m = std::ceil(largest * p.scores.exponent);
     float l = 0.0F;
     std::vector<float> o(row.o.size(), 0.0F);
     for (std::int64_t j = first; j < last; ++j) {
-        if (!is_visible(p, h, i, j)) { continue; }
+        if (!is_visible(p, h, i, j, scores[j])) { continue; }
         const float weight_j = weight(scores[j], p.scores.exponent, m == -infinity ? 0.0F : m);
         l = l + weight_j;
         add_value(v_rows.data() + j * p.value_dim, weight_j, p.value_dim, o.data());
+        row.weights[static_cast<std::size_t>(j)] = weight_j;
     }
+    std::fill(row.chunk_m.begin() + first, row.chunk_m.begin() + last, m);
     fold(row, m, l, o);
 }
 
@@ -265,11 +276,92 @@ void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t 
 row_state start_row(const problem& p, const head_of& h) {
     row_state row;
     row.o.assign(static_cast<std::size_t>(p.value_dim), 0.0F);
+    row.weights.assign(static_cast<std::size_t>(h.of.keys), 0.0F);
+    row.chunk_m.assign(static_cast<std::size_t>(h.of.keys), -infinity);
     if (p.sinks != nullptr) {
         row.m = std::ceil(p.sinks[h.head] * contract::log2_e);
         row.l = weight(p.sinks[h.head], contract::log2_e, row.m == -infinity ? 0.0F : row.m);
     }
     return row;
+}
+
+/// Step 6: the final weights of a row, in place.
+void finish_weights(row_state& row, const problem& p, const head_of& h, std::int64_t i, const float* scores) {
+    const float base = row.m == -infinity ? 0.0F : row.m;
+    for (std::int64_t j = 0; j < h.of.keys; ++j) {
+        float& w = row.weights[static_cast<std::size_t>(j)];
+        const float b =
+            power_of_two(row.chunk_m[static_cast<std::size_t>(j)] - base, contract::fold_min_exponent);
+        const bool is_zero = row.l == 0.0F || !is_visible(p, h, i, j, scores[j]);
+        w = is_zero ? 0.0F : canonical(w * b / row.l + 0.0F);
+    }
+}
+
+float entropy_of(const std::vector<float>& weights) {
+    float e = 0.0F;
+    for (std::size_t first = 0; first < weights.size(); first += contract::chunk_keys) {
+        float chunk_e = 0.0F;
+        for (std::size_t j = first; j < std::min(first + contract::chunk_keys, weights.size()); ++j) {
+            if (weights[j] < std::numeric_limits<float>::min()) { continue; }
+            chunk_e =
+                std::isnan(weights[j]) ? weights[j] : std::fma(weights[j], log2_of(weights[j]), chunk_e);
+        }
+        e = e + chunk_e;
+    }
+    return canonical(e * -contract::ln_2 + 0.0F);
+}
+
+/// Sums of weights per key over query tokens, in blocks as long as a chunk.
+struct key_sums {
+    std::vector<float> block;
+    std::vector<float> total;
+    void fold() {
+        for (std::size_t j = 0; j < total.size(); ++j) {
+            total[j] = total[j] + block[j];
+            block[j] = 0.0F;
+        }
+    }
+};
+
+bool wants_extra(const extra_results& extra) {
+    return extra.row_maximum.data != nullptr || extra.entropy.data != nullptr ||
+           extra.key_weights.data != nullptr || extra.weights.data != nullptr;
+}
+
+/// The results of one row beside the output and lse.
+void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_state& row, key_sums& sums,
+                 const extra_results& extra) {
+    const std::int64_t token = h.of.first_query + i;
+    if (extra.row_maximum.data != nullptr) {
+        const float largest = row.largest * (p.scores.multiply ? 1.0F : p.scores.scale) + 0.0F;
+        element(extra.row_maximum, h.of.batch_entry, h.head, token, 0) =
+            canonical(std::isnan(row.l) ? row.l : largest);
+    }
+    if (extra.entropy.data != nullptr) {
+        element(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(row.weights);
+    }
+    for (std::int64_t n = 0; n < p.chosen.count; ++n) {
+        if (p.chosen.tokens[n] != token) { continue; }
+        for (std::int64_t j = 0; j < p.keys; ++j) {
+            element(extra.weights, h.of.batch_entry, h.head, n, j) =
+                j < h.of.keys ? row.weights[static_cast<std::size_t>(j)] : 0.0F;
+        }
+    }
+    if (p.sum_keys) {
+        if (i % contract::chunk_keys == 0) { sums.fold(); }
+        for (std::size_t j = 0; j < row.weights.size(); ++j) {
+            sums.block[j] = sums.block[j] + row.weights[j];
+        }
+    }
+}
+
+void write_key_weights(const problem& p, const head_of& h, key_sums& sums, const tensor& to) {
+    sums.fold();
+    const std::int64_t columns = p.query_starts.empty() ? p.keys : h.of.keys;
+    for (std::int64_t j = 0; j < columns; ++j) {
+        element(to, h.of.batch_entry, h.head, 0, h.of.first_key + j) =
+            canonical(sums.total[static_cast<std::size_t>(j)]);
+    }
 }
 
 /// Room for the T x T scores of one head.
@@ -299,6 +391,9 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
                 copy_head(v, of.batch_entry, head / p.group, of.first_key, of.keys);
             score_head(p, h, copy_head(q, of.batch_entry, head, of.first_query, of.queries),
                        copy_head(k, of.batch_entry, head / p.group, of.first_key, of.keys), scores);
+            key_sums sums;
+            sums.block.assign(static_cast<std::size_t>(p.keys), 0.0F);
+            sums.total = sums.block;
             for (std::int64_t i = 0; i < of.queries; ++i) {
                 row_state row = start_row(p, h);
                 for (std::int64_t first = 0; first < of.keys; first += contract::chunk_keys) {
@@ -306,7 +401,11 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
                               scores.data() + i * p.keys, v_rows, row);
                 }
                 write_row(row, of.batch_entry, head, of.first_query + i, out, how.lse);
+                if (!wants_extra(how.extra)) { continue; }
+                finish_weights(row, p, h, i, scores.data() + i * p.keys);
+                write_extra(p, h, i, row, sums, how.extra);
             }
+            if (p.sum_keys) { write_key_weights(p, h, sums, how.extra.key_weights); }
         }
     }
 }

@@ -27,6 +27,12 @@ bool is_empty(const const_tensor& view) {
     return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
 }
 
+void require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other) {
+    if (written.first < other.last && other.first < written.last) {
+        refuse(name, ": its memory overlaps that of ", other_name, ", it must be apart from it");
+    }
+}
+
 }  // namespace
 
 byte_range check_view(std::string_view name, const const_tensor& view, element_type type) {
@@ -101,10 +107,18 @@ void require_distinct_elements(std::string_view name, const const_tensor& view) 
     }
 }
 
-void require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other) {
-    if (written.first < other.last && other.first < written.last) {
-        refuse(name, ": its memory overlaps that of ", other_name, ", it must be apart from it");
+void memory_map::read(std::string_view name, byte_range bytes) {
+    for (std::size_t n = 0; n < count_; ++n) {
+        if (entries_[n].written) { require_apart(entries_[n].name, entries_[n].bytes, name, bytes); }
     }
+    entries_.at(count_++) = {name, bytes, false};
+}
+
+void memory_map::write(std::string_view name, byte_range bytes) {
+    for (std::size_t n = 0; n < count_; ++n) {
+        require_apart(name, bytes, entries_[n].name, entries_[n].bytes);
+    }
+    entries_.at(count_++) = {name, bytes, true};
 }
 
 }  // namespace tilewise

@@ -3,6 +3,8 @@
 #ifndef TILEWISE_SRC_VIEWS_HPP
 #define TILEWISE_SRC_VIEWS_HPP
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <sstream>
 #include <stdexcept>
@@ -38,7 +40,21 @@ void require_extent(std::string_view name, const const_tensor& view, axis along,
 /// that the smaller ones cover; this refuses some odd interleavings that would not overlap.
 void require_distinct_elements(std::string_view name, const const_tensor& view);
 
-void require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other);
+/// The memory that the arguments of a call occupy: what is written must be apart from all else.
+class memory_map {
+public:
+    void read(std::string_view name, byte_range bytes);
+    void write(std::string_view name, byte_range bytes);
+
+private:
+    struct entry {
+        std::string_view name;
+        byte_range bytes;
+        bool written;
+    };
+    std::array<entry, 20> entries_{};
+    std::size_t count_ = 0;
+};
 
 }  // namespace tilewise
 

@@ -91,6 +91,15 @@ void add_tensor_masks(random_source& random, mask_case& made) {
     }
 }
 
+void change_scores(void* /*context*/, const tilewise::score_tile& tile) noexcept {
+    for (count j = 0; j < tile.keys; ++j) {
+        for (count i = 0; i < tile.queries; ++i) {
+            tile.scores[i * tile.query_stride + j * tile.key_stride] +=
+                score_change(tile.query_position + i, tile.first_key + j);
+        }
+    }
+}
+
 void add_modifiers(random_source& random, mask_case& made) {
     const attention_case& s = made.sizes;
     if (one_in(random, 3)) {
@@ -113,6 +122,7 @@ void add_modifiers(random_source& random, mask_case& made) {
     if (one_in(random, 4)) { made.how.sinks = made.sinks; }
     if (one_in(random, 4)) { made.how.soft_cap = one_in(random, 2) ? 0.7F : 30.0F; }
     if (one_in(random, 4)) { made.how.scale = random.normal(); }
+    if (one_in(random, 4)) { made.how.score_function.call = change_scores; }
 }
 
 std::string names_of(const tilewise::options& how) {
@@ -131,6 +141,7 @@ std::string names_of(const tilewise::options& how) {
     add(how.soft_cap != 0.0F, "soft_cap " + std::to_string(how.soft_cap));
     add(how.bias.data != nullptr, "bias");
     add(!how.alibi_slopes.empty(), "alibi_slopes");
+    add(how.score_function.call != nullptr, "score_function");
     add(!how.sinks.empty(), "sinks");
     add(how.scale.has_value(), "scale " + show(how.scale.value_or(0.0F)));
     return names;
@@ -181,6 +192,11 @@ mask_case random_masks(random_source& random, const attention_case& sizes) {
     return made;
 }
 
+float score_change(count query_position, count key) {
+    if ((query_position + key) % 11 == 3) { return -infinity; }
+    return 0.25F * static_cast<float>((query_position + 3 * key) % 7);
+}
+
 bool sees(const mask_case& of, count b, count h, count i, count j) {
     const tilewise::options& how = of.how;
     const count p = position_of(of, b, i);
@@ -208,6 +224,7 @@ bool sees(const mask_case& of, count b, count h, count i, count j) {
             h * view.strides[1] + i / how.blocks.query_block * view.strides[2] + j / how.blocks.key_block;
         if (!is_set(view, offset)) { return false; }
     }
+    if (how.score_function.call != nullptr && score_change(p, j) == -infinity) { return false; }
     return how.bias.data == nullptr ||
            static_cast<const float*>(how.bias.data)[offset_in(how.bias, b, h, i, j)] != -infinity;
 }
@@ -232,6 +249,9 @@ double score(const mask_case& of, const inputs& given, count b, count h, count i
         s -= static_cast<double>(of.slopes[static_cast<std::size_t>(h)]) *
              std::fabs(static_cast<double>(position_of(of, b, i) - j));
     }
+    if (how.score_function.call != nullptr) {
+        s += static_cast<double>(score_change(position_of(of, b, i), j));
+    }
     return s;
 }
 
@@ -241,11 +261,13 @@ void add_row(const mask_case& of, const inputs& given, count b, count h, count i
     const double sink =
         of.how.sinks.empty() ? lowest : static_cast<double>(of.sinks[static_cast<std::size_t>(h)]);
     double largest = sink;
+    double largest_score = lowest;
     std::vector<double> scores(static_cast<std::size_t>(of.sizes.keys), lowest);
     for (count j = 0; j < of.sizes.keys; ++j) {
         if (!sees(of, b, h, i, j)) { continue; }
         scores[static_cast<std::size_t>(j)] = score(of, given, b, h, i, j);
-        largest = std::fmax(largest, scores[static_cast<std::size_t>(j)]);
+        largest_score = std::fmax(largest_score, scores[static_cast<std::size_t>(j)]);
+        largest = std::fmax(largest, largest_score);
     }
     std::vector<double> out(static_cast<std::size_t>(of.sizes.value_dim), 0.0);
     double sum = largest == lowest ? 0.0 : std::exp(sink - largest);
@@ -256,6 +278,14 @@ void add_row(const mask_case& of, const inputs& given, count b, count h, count i
             out[x] += weight * static_cast<double>(given.v.at(b, kv_head, j, static_cast<count>(x)));
         }
     }
+    double entropy = 0;
+    for (const double t : scores) {
+        const double weight = t == lowest ? 0.0 : std::exp(t - largest) / sum;
+        entropy -= weight == 0 ? 0.0 : weight * std::log(weight);
+        results.weights.push_back(weight);
+    }
+    results.entropy.push_back(entropy);
+    results.largest.push_back(largest_score);
     for (const double value : out) { results.out.push_back(sum == 0 ? 0.0 : value / sum); }
     results.lse.push_back(sum == 0 ? lowest : largest + std::log(sum));
 }

@@ -41,6 +41,10 @@ struct mask_case {
 /// Each option is set with a probability of about a third.
 mask_case random_masks(random_source& random, const attention_case& sizes);
 
+/// The score function of the cases that have one: part of a score, from its query's and its key's position,
+/// that is exact in f32; -inf for some.
+float score_change(std::int64_t query_position, std::int64_t key);
+
 /// Whether query i of head h of batch entry b sees key j.
 bool sees(const mask_case& of, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j);
 
@@ -48,6 +52,9 @@ bool sees(const mask_case& of, std::int64_t b, std::int64_t h, std::int64_t i, s
 struct float64_results {
     std::vector<double> out;  ///< [batch, heads, queries, value_dim]
     std::vector<double> lse;
+    std::vector<double> largest;  ///< score
+    std::vector<double> entropy;
+    std::vector<double> weights;  ///< [batch, heads, queries, keys]
 };
 float64_results model(const mask_case& of, const inputs& given);
 

@@ -44,42 +44,90 @@ void spoil(random_source& random, const inputs& given, const attention_case& siz
     }
 }
 
+/// All results that a call can give.
+struct all_results {
+    results main;
+    std::vector<count> rows;
+    owned_tensor row_maximum;
+    owned_tensor entropy;
+    owned_tensor key_weights;
+    owned_tensor weights;
+
+    all_results(const attention_case& s, const std::vector<count>& chosen)
+        : main(make_results(s)),
+          rows(chosen),
+          row_maximum({s.batch, s.heads, s.queries, 1}),
+          entropy({s.batch, s.heads, s.queries, 1}),
+          key_weights({s.batch, s.heads, 1, s.keys}),
+          weights({s.batch, s.heads, static_cast<count>(chosen.size()), s.keys}) {}
+
+    [[nodiscard]] tilewise::options asked_for(tilewise::options how) const {
+        how.lse = main.lse.view();
+        how.extra = {row_maximum.view(), entropy.view(), key_weights.view(), rows, weights.view()};
+        return how;
+    }
+};
+
 /// Runs both formulations and compares their bits.
-results check_bits(const mask_case& of, const inputs& given, random_source& random) {
+all_results check_bits(const mask_case& of, const inputs& given, random_source& random) {
     INFO(show(of.sizes), ", ", of.names);
-    results want = make_results(of.sizes);
-    const results got = make_results(of.sizes);
-    tilewise::options how = of.how;
-    how.lse = want.lse.view();
-    tilewise::reference::attention(given.q.view(), given.k.view(), given.v.view(), want.out.view(), how);
-    how.lse = got.lse.view();
+    std::vector<count> rows;
+    for (count i = 0; i < of.sizes.queries; i += random.between(1, 40)) { rows.push_back(i); }
+    all_results want(of.sizes, rows);
+    const all_results got(of.sizes, rows);
+    tilewise::options how = want.asked_for(of.how);
+    tilewise::reference::attention(given.q.view(), given.k.view(), given.v.view(), want.main.out.view(), how);
+    how = got.asked_for(of.how);
     how.threads = static_cast<int>(random.between(1, 3));
     how.scratch_budget = random.between(1, 4) == 1 ? 1 : 0;
-    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), got.out.view(), how);
-    CHECK(first_difference(got.out.view(), want.out.view()) == "");
-    CHECK(first_difference(got.lse.view(), want.lse.view()) == "");
+    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), got.main.out.view(), how);
+    CHECK(first_difference(got.main.out.view(), want.main.out.view()) == "");
+    CHECK(first_difference(got.main.lse.view(), want.main.lse.view()) == "");
+    CHECK(first_difference(got.row_maximum.view(), want.row_maximum.view()) == "");
+    CHECK(first_difference(got.entropy.view(), want.entropy.view()) == "");
+    CHECK(first_difference(got.key_weights.view(), want.key_weights.view()) == "");
+    CHECK(first_difference(got.weights.view(), want.weights.view()) == "");
     return want;
 }
 
+bool is_near(double want, float got, double tolerance) {
+    const auto value = static_cast<double>(got);
+    return want == value || std::fabs(want - value) <= tolerance * (1.0 + std::fabs(want));
+}
+
 /// Compares with the float64 model; for inputs without rare values.
-void check_meaning(const mask_case& of, const inputs& given, const results& got) {
+void check_meaning(const mask_case& of, const inputs& given, const all_results& got) {
     INFO(show(of.sizes), ", ", of.names);
+    const attention_case& sizes = of.sizes;
     const float64_results want = model(of, given);
     std::size_t at = 0;
     std::size_t row = 0;
     count wrong = 0;
-    for (count b = 0; b < of.sizes.batch; ++b) {
-        for (count h = 0; h < of.sizes.heads; ++h) {
-            for (count i = 0; i < of.sizes.queries; ++i) {
-                const double lse = want.lse[row++];
-                const auto got_lse = static_cast<double>(got.lse.at(b, h, i, 0));
-                const bool same = lse == got_lse || std::fabs(lse - got_lse) <= 2e-5 * (1.0 + std::fabs(lse));
-                wrong += same ? 0 : 1;
-                for (count x = 0; x < of.sizes.value_dim; ++x) {
+    const auto expect = [&](bool as_wanted) { wrong += as_wanted ? 0 : 1; };
+    for (count b = 0; b < sizes.batch; ++b) {
+        for (count h = 0; h < sizes.heads; ++h) {
+            std::vector<double> key_weights(static_cast<std::size_t>(sizes.keys), 0.0);
+            std::size_t chosen = 0;
+            for (count i = 0; i < sizes.queries; ++i, ++row) {
+                expect(is_near(want.lse[row], got.main.lse.at(b, h, i, 0), 2e-5));
+                expect(is_near(want.largest[row], got.row_maximum.at(b, h, i, 0), 2e-5));
+                expect(is_near(want.entropy[row], got.entropy.at(b, h, i, 0), 1e-4));
+                for (count x = 0; x < sizes.value_dim; ++x) {
                     const double error =
-                        std::fabs(want.out[at++] - static_cast<double>(got.out.at(b, h, i, x)));
-                    wrong += error <= 1e-4 ? 0 : 1;
+                        std::fabs(want.out[at++] - static_cast<double>(got.main.out.at(b, h, i, x)));
+                    expect(error <= 1e-4);
                 }
+                const double* const weights = want.weights.data() + row * key_weights.size();
+                for (std::size_t j = 0; j < key_weights.size(); ++j) { key_weights[j] += weights[j]; }
+                if (chosen == got.rows.size() || got.rows[chosen] != i) { continue; }
+                for (count j = 0; j < sizes.keys; ++j) {
+                    expect(is_near(weights[j], got.weights.at(b, h, static_cast<count>(chosen), j), 3e-5));
+                }
+                ++chosen;
+            }
+            for (count j = 0; j < sizes.keys; ++j) {
+                expect(
+                    is_near(key_weights[static_cast<std::size_t>(j)], got.key_weights.at(b, h, 0, j), 1e-4));
             }
         }
     }

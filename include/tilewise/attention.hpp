@@ -13,6 +13,7 @@
 
 #include <tilewise/export.hpp>
 #include <tilewise/isa.hpp>
+#include <tilewise/score_tile.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -42,21 +43,6 @@ struct block_mask {
     const_tensor visible;
     std::int64_t query_block = 0;
     std::int64_t key_block = 0;
-};
-
-/// A tile of scores of one query head, for score_function: scores[i * query_stride + j * key_stride] is that
-/// of query token first_query + i and key first_key + j.
-struct score_tile {
-    std::int64_t batch;  ///< or the number of the sequence, with query_starts
-    std::int64_t head;   ///< query head
-    std::int64_t first_query;
-    std::int64_t queries;
-    std::int64_t query_position;  ///< of first_query among the keys
-    std::int64_t first_key;
-    std::int64_t keys;
-    float* scores;
-    std::int64_t query_stride;
-    std::int64_t key_stride;
 };
 
 /// A function of the caller's that changes scores in place, for experiments (as PyTorch's FlexAttention has

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tilewise/score_tile.hpp>
+
 namespace tilewise::kernels {
 
 /// Where the elements of a key head's tokens are, [tokens, head_dim], strides in elements.
@@ -73,7 +75,16 @@ struct score_rules {
     float soft_cap_factor;      ///< f32(scale / soft_cap)
     grid bias;                  ///< float
     const float* alibi_slopes;  ///< per query head; null: none
+    void (*function)(void* context, const score_tile& tile) noexcept;  ///< the caller's; null: none
+    void* function_context;
     float exponent;
+};
+
+/// Query tokens whose weights are wanted, ascending; null: none.
+struct chosen_rows {
+    const std::int64_t* tokens;
+    std::int64_t count;
+    std::int64_t columns;  ///< of the result; those beyond a sequence's keys are 0
 };
 
 /// Extents, layouts and options that all tasks of a call share.
@@ -91,6 +102,8 @@ struct shape {
     tensor_masks masks;
     score_rules scores;
     const float* sinks;  ///< per query head: a score that no key has; null: none
+    chosen_rows chosen;
+    bool sum_keys;  ///< sums of weights per key are wanted
 };
 
 /// One task: rows first_row .. first_row + rows - 1 of one sequence and key head. Row r is query head
@@ -101,13 +114,28 @@ struct task {
     const float* k;  ///< [keys, head_dim], k_layout
     const float* v;  ///< [keys, value_dim], v_layout
     group_out out;
-    group_out lse;  ///< head_dim 1; data is null when not wanted
+    // One value per row each; data is null where it is not wanted.
+    group_out lse;
+    group_out row_maximum;
+    group_out entropy;
+    group_out state;           ///< two values per row: m, and l
+    group_out weights;         ///< [chosen rows, heads of the group, keys]
+    std::int64_t first_token;  ///< what number query token 0 has among chosen_rows::tokens
     std::int64_t batch;
     std::int64_t first_head;      ///< query head of the group's first
     std::int64_t keys;            ///< of this sequence; none beyond is read
     std::int64_t query_position;  ///< of query token 0 among the keys
     std::int64_t first_row;
     std::int64_t rows;
+};
+
+/// The sums of the weights of keys first_key .. of one chunk over all query tokens of a task, which holds all
+/// rows of its sequence and key head, and whose `state` has been written.
+struct key_task {
+    task rows;
+    std::int64_t first_key;
+    std::int64_t columns;  ///< sums to write; 0 for keys that the sequence does not have
+    group_out sums;        ///< [keys, heads of the group]
 };
 
 /// The kernels of one instruction set.
@@ -119,6 +147,8 @@ struct table {
     std::size_t (*scratch_bytes)(const shape&);
     /// Runs one task. Reads only elements that the task describes, allocates nothing, throws nothing.
     void (*forward)(const shape&, const task&, std::byte* scratch);
+    /// Runs one key task after all tasks of its sequence and key head, in the same scratch.
+    void (*sum_key_weights)(const shape&, const key_task&, std::byte* scratch);
 };
 
 }  // namespace tilewise::kernels

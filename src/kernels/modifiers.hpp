@@ -129,10 +129,23 @@ TILEWISE_INLINE void add_alibi(const shape& s, const task& t, const panel& p, fl
     }
 }
 
+/// The caller's function, once for each head of the group that has rows in the panel: those are every
+/// group-th lane.
+inline void call_function(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < smaller(s.group, p.rows); ++r, at.advance()) {
+        const std::int64_t queries = (p.rows - r + s.group - 1) / s.group;
+        s.scores.function(s.scores.function_context,
+                          {t.batch, t.first_head + at.head(), at.token(), queries,
+                           t.query_position + at.token(), keys.first, keys.last - keys.first, tile + r,
+                           s.group, static_cast<std::int64_t>(p.vectors) * lanes});
+    }
+}
+
 /// Whether scores are changed at all.
 inline bool has_modifiers(const score_rules& rules) {
     return rules.multiply || rules.soft_cap != 0.0F || rules.bias.data != nullptr ||
-           rules.alibi_slopes != nullptr;
+           rules.alibi_slopes != nullptr || rules.function != nullptr;
 }
 
 /// Returns whether some key is masked by a bias of -inf.
@@ -147,6 +160,7 @@ bool modify_scores(const shape& s, const task& t, const panel& p, float* tile, c
     }
     const bool masked = rules.bias.data != nullptr && add_bias(s, t, p, tile, keys);
     if (rules.alibi_slopes != nullptr) { add_alibi<Vectors>(s, t, p, tile, keys); }
+    if (rules.function != nullptr) { call_function(s, t, p, tile, keys); }
     return masked;
 }
 

@@ -29,6 +29,7 @@ struct panel {
     float* q;                ///< [head_dim][vectors * lanes]
     float* out;              ///< [value_dim, padded][vectors * lanes]
     row_state state;
+    float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
     panel_range range;
     key_range seen;                       ///< of the current chunk
@@ -98,6 +99,9 @@ inline void start_sums(const shape& s, const task& t, panel& p) {
         if (r + 1 < p.rows) { at.advance(); }
     }
     const vec c = broadcast(contract::log2_e);
+    for (std::int64_t r = 0; r < static_cast<std::int64_t>(p.vectors) * lanes; ++r) {
+        p.state.largest[r] = lowest;
+    }
     for (int n = 0; n < p.vectors; ++n) {
         vec weight[1] = {load(p.state.chunk + n * lanes)};
         const vec m = ceiling(weight[0] * c);
@@ -108,8 +112,8 @@ inline void start_sums(const shape& s, const task& t, panel& p) {
     }
 }
 
-/// The state before the first chunk, and what each row sees.
-inline void start_rows(const shape& s, const task& t, panel& p) {
+/// What each row sees.
+inline void find_visible_keys(const shape& s, const task& t, panel& p) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; ++r) {
@@ -118,30 +122,56 @@ inline void start_rows(const shape& s, const task& t, panel& p) {
     }
     p.range = range_of(p.visible, width);
     p.ahead_start = -1;
-    start_sums(s, t, p);
-    const std::int64_t columns = round_up(s.value_dim, max_depth);
-    for (std::int64_t i = 0; i < columns * width; ++i) { p.out[i] = 0.0F; }
 }
 
-/// Contract step 5 on the panel's own copy of the output.
-inline void divide_rows(const shape& s, panel& p) {
+/// The state before the first chunk.
+inline void start_rows(const shape& s, const task& t, panel& p) {
+    start_sums(s, t, p);
+    const std::int64_t count = round_up(s.value_dim, max_depth) * p.vectors * lanes;
+    for (std::int64_t i = 0; i < count; ++i) { p.out[i] = 0.0F; }
+}
+
+/// A result as it is written: value / sum, 0 where the row is empty, one kind of NaN, and no -0.
+TILEWISE_INLINE vec canonical(vec value) {
     const vec nan = float_of_bits(int_vec(static_cast<std::int32_t>(contract::canonical_nan_bits)));
+    return select(value == value, value, nan);
+}
+TILEWISE_INLINE vec divide_row(vec value, vec sum, mask empty) {
     const vec zero = broadcast(0.0F);
+    return select(empty, zero, canonical(divide(value, sum) + zero));
+}
+
+/// Contract step 5 on the panel's own copy of the output. Leaves lse in state.keep, and the largest score in
+/// state.take.
+inline void divide_rows(const shape& s, panel& p) {
+    const vec lowest = broadcast(-__builtin_inff());
+    const float natural = s.scores.multiply ? 1.0F : s.scores.scale;
     for (int n = 0; n < p.vectors; ++n) {
         const vec sum = load(p.state.sum + n * lanes);
-        const mask empty = sum == zero;
+        const mask empty = sum == broadcast(0.0F);
         for (std::int64_t x = 0; x < s.value_dim; ++x) {
             float* const place = p.out + (x * p.vectors + n) * lanes;
-            const vec quotient = divide(load(place), sum) + zero;
-            store(place, select(empty, zero, select(quotient == quotient, quotient, nan)));
+            store(place, divide_row(load(place), sum, empty));
         }
         const vec log = (load(p.state.maximum + n * lanes) + log2_of(sum)) * broadcast(contract::ln_2);
-        const vec lse = select(empty, broadcast(-__builtin_inff()), select(sum == sum, log, nan));
-        store(p.state.keep + n * lanes, lse);
+        store(p.state.keep + n * lanes, select(empty, lowest, canonical(select(sum == sum, log, sum))));
+        const vec largest = load(p.state.largest + n * lanes) * broadcast(natural) + broadcast(0.0F);
+        store(p.state.take + n * lanes, canonical(select(sum == sum, largest, sum)));
     }
 }
 
-/// Lanes to output rows, and lse (which divide_rows left in state.keep) where it is wanted.
+/// The results of one value per row, where they are wanted.
+inline void store_row_results(const task& t, const panel& p, std::int64_t r, const row_position& at) {
+    if (t.lse.data != nullptr) { *at.row_of(t.lse) = p.state.keep[r]; }
+    if (t.row_maximum.data != nullptr) { *at.row_of(t.row_maximum) = p.state.take[r]; }
+    if (t.entropy.data != nullptr) { *at.row_of(t.entropy) = p.entropy[r]; }
+    if (t.state.data != nullptr) {
+        at.row_of(t.state)[0] = p.state.maximum[r];
+        at.row_of(t.state)[t.state.element_stride] = p.state.sum[r];
+    }
+}
+
+/// Lanes to output rows.
 inline void store_rows(const shape& s, const task& t, const panel& p) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     row_position at(p.first_row, s.group);
@@ -150,7 +180,7 @@ inline void store_rows(const shape& s, const task& t, const panel& p) {
         const std::int64_t count = smaller(p.rows - r, 4);
         for (std::int64_t n = 0; n < count; ++n, at.advance()) {
             rows[n] = at.row_of(t.out);
-            if (t.lse.data != nullptr) { *at.row_of(t.lse) = p.state.keep[r + n]; }
+            store_row_results(t, p, r + n, at);
         }
         std::int64_t done = 0;
         if (count == 4 && four_even_rows(rows, t.out.element_stride)) {

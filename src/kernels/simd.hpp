@@ -139,6 +139,8 @@ TILEWISE_INLINE vec absolute(vec a) { return xsimd::abs(a); }
 TILEWISE_INLINE vec with_sign_of(vec magnitude, vec sign) { return magnitude | (sign & vec(-0.0F)); }
 TILEWISE_INLINE vec select(mask condition, vec yes, vec no) { return xsimd::select(condition, yes, no); }
 TILEWISE_INLINE bool any(mask condition) { return xsimd::any(condition); }
+/// Not value != value: xsimd's is false for NaN.
+TILEWISE_INLINE mask is_nan(vec value) { return !(value == value); }
 
 // xsimd's bitwise_cast takes the type of the batch in version 8, and that of its element later.
 template <class Batch>

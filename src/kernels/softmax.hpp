@@ -15,6 +15,7 @@ namespace tilewise::kernels::TILEWISE_ISA {
 struct row_state {
     float* maximum;  ///< m: an integer, or -inf
     float* chunk;    ///< the largest score of the chunk
+    float* largest;  ///< and of all
     float* sum;      ///< l
     float* keep;     ///< a: what the sums so far are multiplied by
     float* take;     ///< b: what the chunk's sums are multiplied by
@@ -114,11 +115,11 @@ TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
     for (int n = 0; n < Vectors; ++n) { chunk_sum[n] = sum[n]; }
 }
 
-/// Turns the scores of a tile into weights, and folds their sum into the state.
+/// Turns the scores of a tile into weights; finds m_c and l_c from them and their maximum, state.chunk.
 template <int Vectors>
-void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_state& state) {
+TILEWISE_INLINE void weigh_chunk(float* tile, std::int64_t keys, float exponent, const row_state& state,
+                                 vec (&chunk_maximum)[Vectors], vec (&chunk_sum)[Vectors]) {
     const vec lowest = broadcast(-__builtin_inff());
-    vec chunk_maximum[Vectors];
     vec shift[Vectors];
     bool careful = false;
     for (int n = 0; n < Vectors; ++n) {
@@ -126,12 +127,20 @@ void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_stat
         shift[n] = select(chunk_maximum[n] == lowest, broadcast(0.0F), chunk_maximum[n]);
         careful = careful || any(absolute(shift[n]) >= broadcast(contract::careful_maximum));
     }
-    vec chunk_sum[Vectors];
     if (careful) {
         weigh_tile<Vectors, true>(tile, keys, exponent, shift, chunk_sum);
     } else {
         weigh_tile<Vectors, false>(tile, keys, exponent, shift, chunk_sum);
     }
+}
+
+/// Turns the scores of a tile into weights, and folds their sum into the state.
+template <int Vectors>
+void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_state& state) {
+    vec chunk_maximum[Vectors];
+    vec chunk_sum[Vectors];
+    weigh_chunk<Vectors>(tile, keys, exponent, state, chunk_maximum, chunk_sum);
+    const vec lowest = broadcast(-__builtin_inff());
     for (int n = 0; n < Vectors; ++n) {
         const vec before = load(state.maximum + n * lanes);
         const vec after = maximum(before, chunk_maximum[n]);
@@ -139,6 +148,8 @@ void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_stat
         const vec keep = fold_factor(before - base);
         const vec take = fold_factor(chunk_maximum[n] - base);
         store(state.maximum + n * lanes, after);
+        store(state.largest + n * lanes,
+              maximum(load(state.chunk + n * lanes), load(state.largest + n * lanes)));
         store(state.sum + n * lanes, fma(load(state.sum + n * lanes), keep, chunk_sum[n] * take));
         store(state.keep + n * lanes, keep);
         store(state.take + n * lanes, take);

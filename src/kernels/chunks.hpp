@@ -1,0 +1,176 @@
+// The scratch of a task, and the loop over the chunks of keys that its rows see.
+
+#ifndef TILEWISE_SRC_KERNELS_CHUNKS_HPP
+#define TILEWISE_SRC_KERNELS_CHUNKS_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../contract.hpp"
+#include "interface.hpp"
+#include "masks.hpp"
+#include "panel.hpp"
+#include "panel_scores.hpp"
+#include "simd.hpp"
+#include "tiles.hpp"
+#include "visibility.hpp"
+
+namespace tilewise::kernels::TILEWISE_ISA {
+
+inline constexpr std::int64_t panel_width = static_cast<std::int64_t>(max_row_vectors) * lanes;
+
+/// Hands out 64-byte aligned parts of the scratch; with no scratch, it counts what is needed.
+class arena {
+public:
+    explicit arena(std::byte* memory) : memory_(memory) {}
+    template <class Element>
+    Element* take(std::int64_t count) {
+        const std::size_t offset = used_;
+        used_ += (static_cast<std::size_t>(count) * sizeof(Element) + 63) / 64 * 64;
+        return memory_ == nullptr ? nullptr : reinterpret_cast<Element*>(memory_ + offset);
+    }
+    [[nodiscard]] std::size_t used() const { return used_; }
+
+private:
+    std::byte* memory_;
+    std::size_t used_ = 0;
+};
+
+struct workspace {
+    score_memory scores;
+    tile_source k;
+    tile_source v;
+    std::int64_t panel_count;
+    panel* panels;
+};
+
+inline panel lay_out_panel(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
+    panel p{};
+    p.first_row = first_row;
+    p.rows = rows;
+    p.vectors = static_cast<int>((rows + lanes - 1) / lanes);
+    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    p.q = memory.take<float>(s.head_dim * width);
+    p.out = memory.take<float>(round_up(s.value_dim, max_depth) * width);
+    for (float** values : {&p.state.maximum, &p.state.chunk, &p.state.largest, &p.state.sum, &p.state.keep,
+                           &p.state.take, &p.entropy}) {
+        *values = memory.take<float>(width);
+    }
+    p.visible = memory.take<row_keys>(width);
+    return p;
+}
+
+/// Cuts `rows` query rows into panels, the last one no wider than needed.
+inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
+    workspace w{};
+    const std::int64_t keys = smaller(s.max_keys, contract::chunk_keys);
+    w.panel_count = (rows + panel_width - 1) / panel_width;
+    w.panels = memory.take<panel>(w.panel_count);
+    w.scores.scores = memory.take<float>((keys + max_depth) * panel_width);
+    if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
+    w.k = {nullptr, s.k_layout, s.head_dim, nullptr};
+    w.v = {nullptr, s.v_layout, s.value_dim, nullptr};
+    if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
+    if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        const std::int64_t first = i * panel_width;
+        const panel p = lay_out_panel(memory, s, first_row + first, smaller(panel_width, rows - first));
+        if (w.panels != nullptr) { w.panels[i] = p; }
+    }
+    return w;
+}
+
+/// The tile of a chunk that the panels of a task see, and whether its values are finite, once that matters.
+struct chunk {
+    key_range keys;
+    tile k;
+    tile v;
+    enum class finiteness : unsigned char { unknown, yes, no } v_is_finite;
+};
+
+inline bool is_finite(const shape& s, chunk& c) {
+    if (c.v_is_finite == chunk::finiteness::unknown) {
+        c.v_is_finite = all_finite(c.v, c.keys.last - c.keys.first, s.value_dim) ? chunk::finiteness::yes
+                                                                                 : chunk::finiteness::no;
+    }
+    return c.v_is_finite == chunk::finiteness::yes;
+}
+
+/// The rows of a chunk's tile that a panel sees.
+TILEWISE_INLINE tile seen_rows(const tile& of, const panel& p, const chunk& c) {
+    return {of.data + (p.seen.first - c.keys.first) * of.stride, of.stride};
+}
+
+/// The keys of a chunk that rows of a task see, by the intervals.
+inline key_range keys_in_chunk(const workspace& w, std::int64_t start) {
+    key_range keys{0, 0};
+    for (std::int64_t i = 0; i < w.panel_count; ++i) { keys = join(keys, keys_in_chunk(w.panels[i], start)); }
+    return keys;
+}
+
+/// Finds what each panel sees of a chunk, by intervals and tensors. Returns the keys that some panel sees,
+/// and counts its micro-tiles.
+inline key_range look_at_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start,
+                               std::int64_t& micro_tiles) {
+    key_range keys{0, 0};
+    micro_tiles = 0;
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        panel& p = w.panels[i];
+        p.seen = keys_in_chunk(p, start);
+        if (is_empty(p.seen)) { continue; }
+        p.masks = look_at_masks(s, t, p, start);
+        if (p.masks == tile_visibility::none) {
+            p.seen = {0, 0};
+            continue;
+        }
+        keys = join(keys, p.seen);
+        micro_tiles += (p.seen.last - p.seen.first + key_depth[p.vectors] - 1) / key_depth[p.vectors];
+    }
+    return keys;
+}
+
+/// Calls visit(panel, chunk, prefetcher) for all panels that see keys of the chunk that starts at `start`;
+/// the prefetcher is for the next chunk's keys.
+template <class Visit>
+void visit_chunk(const shape& s, const task& t, const workspace& w, std::int64_t start,
+                 const key_range& next_keys, Visit& visit) {
+    std::int64_t micro_tiles = 0;
+    const key_range keys = look_at_chunk(s, t, w, start, micro_tiles);
+    if (is_empty(keys)) { return; }
+    const std::int64_t count = keys.last - keys.first;
+    chunk c{keys, load_tile(w.k, keys.first, count), load_tile(w.v, keys.first, count),
+            chunk::finiteness::unknown};
+    chunk_prefetcher next(w.k, w.v, next_keys.first, next_keys.last, micro_tiles);
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        if (!is_empty(w.panels[i].seen)) { visit(w.panels[i], c, next); }
+    }
+}
+
+/// The first key at or after `from` that some row of the task sees, by the intervals; INT64_MAX if none.
+inline std::int64_t next_key(const workspace& w, std::int64_t from) {
+    std::int64_t next = INT64_MAX;
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        const key_range ranges[2] = {w.panels[i].range.early, w.panels[i].range.main};
+        for (const key_range& range : ranges) {
+            if (range.last > from && !is_empty(range)) { next = smaller(next, larger(range.first, from)); }
+        }
+    }
+    return next;
+}
+
+/// The same for all chunks that some row of the task sees, in order.
+template <class Visit>
+void visit_chunks(const shape& s, const task& t, const workspace& w, Visit visit) {
+    std::int64_t key = next_key(w, 0);
+    while (key != INT64_MAX) {
+        const std::int64_t start = block_start(key, contract::chunk_keys);
+        key = next_key(w, start + contract::chunk_keys);
+        const key_range next_keys =
+            key == INT64_MAX ? key_range{0, 0} : keys_in_chunk(w, block_start(key, contract::chunk_keys));
+        visit_chunk(s, t, w, start, next_keys, visit);
+    }
+}
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
+
+#endif
