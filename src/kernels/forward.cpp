@@ -29,13 +29,15 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, const score
     const hiding by = score_panel<Vectors>(s, t, p, seen_rows(c.k, p, c), memory, next);
     softmax_tile<Vectors>(memory.scores, keys, s.scores.exponent, p.state);
     const tile v = seen_rows(c.v, p, c);
-    if (by.some() && !is_finite(s, c)) {
-        fill_hidden(s, t, p, by, memory, masked_weight);
-        value_tile_carefully<Vectors>(memory.scores, v.data, v.stride, keys, s.value_dim, p.state.keep,
-                                      p.state.take, p.out);
+    const bool careful = by.some() && !is_finite(s, c);
+    if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
+    if (Vectors == 1 && p.narrow) {
+        (careful ? narrow_value_tile_carefully : narrow_value_tile)(
+            memory.scores, v, keys, s.value_dim, p.rows, p.state.keep, p.state.take, p.out);
     } else {
-        value_tile<Vectors>(memory.scores, v.data, v.stride, keys, s.value_dim, p.state.keep, p.state.take,
-                            p.out);
+        (careful ? value_tile_carefully<Vectors> : value_tile<Vectors>)(memory.scores, v.data, v.stride, keys,
+                                                                        s.value_dim, p.state.keep,
+                                                                        p.state.take, p.out);
     }
 }
 

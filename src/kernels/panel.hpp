@@ -26,8 +26,9 @@ struct panel {
     std::int64_t first_row;  ///< of the task's batch entry and key head
     std::int64_t rows;       ///< that exist; the lanes beyond repeat the last one's visibility
     int vectors;             ///< 1 .. max_row_vectors
-    float* q;                ///< [head_dim][vectors * lanes]
-    float* out;              ///< [value_dim, padded][vectors * lanes]
+    bool narrow;             ///< of narrow_rows or less: see narrow.hpp
+    float* q;                ///< [head_dim][vectors * lanes]; narrow: [rows][head_dim]
+    float* out;              ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
     row_state state;
     float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
@@ -68,8 +69,18 @@ TILEWISE_INLINE bool four_even_rows(const float* const* rows, std::int64_t eleme
     return element_stride == 1 && rows[2] - rows[1] == step && rows[3] - rows[2] == step;
 }
 
+/// Query rows as they are.
+inline void copy_queries(const shape& s, const group_in& q, panel& p) {
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
+        const float* const row = at.row_of(q);
+        for (std::int64_t i = 0; i < s.head_dim; ++i) { p.q[r * s.head_dim + i] = row[i * q.element_stride]; }
+    }
+}
+
 /// Query rows to lanes; lanes without a row are 0.
 inline void load_queries(const shape& s, const group_in& q, panel& p) {
+    if (p.narrow) { return copy_queries(s, q, p); }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; r += 4) {
@@ -141,6 +152,18 @@ TILEWISE_INLINE vec divide_row(vec value, vec sum, mask empty) {
     return select(empty, zero, canonical(divide(value, sum) + zero));
 }
 
+inline void divide_narrow_rows(const shape& s, panel& p) {
+    const std::int64_t columns = round_up(s.value_dim, max_depth);
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+        const vec sum = broadcast(p.state.sum[r]);
+        const mask empty = sum == broadcast(0.0F);
+        for (std::int64_t x = 0; x < columns; x += lanes) {
+            float* const place = p.out + r * columns + x;
+            store(place, divide_row(load(place), sum, empty));
+        }
+    }
+}
+
 /// Contract step 5 on the panel's own copy of the output. Leaves lse in state.keep, and the largest score in
 /// state.take.
 inline void divide_rows(const shape& s, panel& p) {
@@ -149,7 +172,7 @@ inline void divide_rows(const shape& s, panel& p) {
     for (int n = 0; n < p.vectors; ++n) {
         const vec sum = load(p.state.sum + n * lanes);
         const mask empty = sum == broadcast(0.0F);
-        for (std::int64_t x = 0; x < s.value_dim; ++x) {
+        for (std::int64_t x = 0; x < s.value_dim && !p.narrow; ++x) {
             float* const place = p.out + (x * p.vectors + n) * lanes;
             store(place, divide_row(load(place), sum, empty));
         }
@@ -158,6 +181,7 @@ inline void divide_rows(const shape& s, panel& p) {
         const vec largest = load(p.state.largest + n * lanes) * broadcast(natural) + broadcast(0.0F);
         store(p.state.take + n * lanes, canonical(select(sum == sum, largest, sum)));
     }
+    if (p.narrow) { divide_narrow_rows(s, p); }
 }
 
 /// The results of one value per row, where they are wanted.
@@ -171,8 +195,21 @@ inline void store_row_results(const task& t, const panel& p, std::int64_t r, con
     }
 }
 
+/// Output rows as they are.
+inline void copy_rows(const shape& s, const task& t, const panel& p) {
+    const float* from = p.out;
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
+        store_row_results(t, p, r, at);
+        float* const row = at.row_of(t.out);
+        for (std::int64_t x = 0; x < s.value_dim; ++x) { row[x * t.out.element_stride] = from[x]; }
+        from += round_up(s.value_dim, max_depth);
+    }
+}
+
 /// Lanes to output rows.
 inline void store_rows(const shape& s, const task& t, const panel& p) {
+    if (p.narrow) { return copy_rows(s, t, p); }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; r += 4) {

@@ -9,6 +9,7 @@
 #include "interface.hpp"
 #include "masks.hpp"
 #include "modifiers.hpp"
+#include "narrow.hpp"
 #include "panel.hpp"
 #include "scores.hpp"
 #include "simd.hpp"
@@ -20,6 +21,7 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// Memory for the scores of one panel and chunk.
 struct score_memory {
     float* scores;  ///< [chunk_keys + max_depth][panel width]
+    float* rows;    ///< [narrow_rows][chunk_keys]
     float* copy;    ///< the same, before they become weights; null unless there is a score function
 };
 
@@ -72,7 +74,11 @@ template <int Vectors>
 hiding score_panel(const shape& s, const task& t, const panel& p, const tile& k, const score_memory& memory,
                    chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    score_tile<Vectors>(p.q, k, keys, s.head_dim, memory.scores, p.state.chunk, next);
+    if (Vectors == 1 && p.narrow) {
+        narrow_score_tile(p.q, k, keys, s.head_dim, p.rows, memory.rows, memory.scores, p.state.chunk, next);
+    } else {
+        score_tile<Vectors>(p.q, k, keys, s.head_dim, memory.scores, p.state.chunk, next);
+    }
     hiding by{partly_visible(p, p.seen) || p.masks == tile_visibility::some, false,
               s.scores.function != nullptr};
     const bool modified = has_modifiers(s.scores);

@@ -42,11 +42,27 @@ inline constexpr int column_depth[max_row_vectors + 1] = {0, 16, 8, 8};
 inline constexpr int key_depth[max_row_vectors + 1] = {0, 8, 6, 4};
 inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
 #endif
+// Panels of so few rows that lanes hold keys and columns of values instead: the most rows of one, and the
+// accumulators that leave registers for the rest.
+#if defined(TILEWISE_ISA_IS_avx512)
+inline constexpr int narrow_rows = 12;
+inline constexpr int narrow_accumulators = 24;
+inline constexpr int narrow_key_accumulators = 8;
+#elif defined(TILEWISE_ISA_IS_neon)
+inline constexpr int narrow_rows = 2;
+inline constexpr int narrow_accumulators = 24;
+inline constexpr int narrow_key_accumulators = 8;
+#else
+inline constexpr int narrow_rows = lanes == 8 ? 5 : 2;
+inline constexpr int narrow_accumulators = 12;
+inline constexpr int narrow_key_accumulators = 6;
+#endif
 /// All depths are at most this, and all column depths divide it.
 inline constexpr int max_depth = 16;
 
 TILEWISE_INLINE vec load(const float* from) { return vec::load_aligned(from); }
 TILEWISE_INLINE void store(float* to, vec value) { value.store_aligned(to); }
+TILEWISE_INLINE vec load_unaligned(const float* from) { return vec::load_unaligned(from); }
 TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
 
 /// Four floats, on every instruction set, for moving data only.
@@ -87,6 +103,67 @@ TILEWISE_INLINE void gather_transposed_4x4(const float* const* rows, std::int64_
     const four d = load_four(rows[3] + first);
     store_transposed(a, b, c, d, to, 4);
 }
+
+/// A square of lanes x lanes numbers, one row a vector: rows become columns.
+#if defined(TILEWISE_ISA_IS_avx512)
+TILEWISE_INLINE void transpose_square(vec (&rows)[lanes]) {
+    __m512 pairs[lanes];
+#    pragma GCC unroll 8
+    for (int r = 0; r < lanes; r += 2) {
+        pairs[r] = _mm512_unpacklo_ps(rows[r], rows[r + 1]);
+        pairs[r + 1] = _mm512_unpackhi_ps(rows[r], rows[r + 1]);
+    }
+    __m512 fours[lanes];  // [4 i + n]: columns n, n + 4, n + 8, n + 12 of rows 4 i .. 4 i + 3
+#    pragma GCC unroll 4
+    for (int r = 0; r < lanes; r += 4) {
+#    pragma GCC unroll 2
+        for (int n = 0; n < 2; ++n) {
+            const __m512d a = _mm512_castps_pd(pairs[r + n]);
+            const __m512d b = _mm512_castps_pd(pairs[r + 2 + n]);
+            fours[r + 2 * n] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            fours[r + 2 * n + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    }
+#    pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+        const __m512 even_low = _mm512_shuffle_f32x4(fours[n], fours[4 + n], 0x88);
+        const __m512 odd_low = _mm512_shuffle_f32x4(fours[n], fours[4 + n], 0xdd);
+        const __m512 even_high = _mm512_shuffle_f32x4(fours[8 + n], fours[12 + n], 0x88);
+        const __m512 odd_high = _mm512_shuffle_f32x4(fours[8 + n], fours[12 + n], 0xdd);
+        rows[n] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+        rows[n + 4] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+        rows[n + 8] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+        rows[n + 12] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+    }
+}
+#elif defined(TILEWISE_ISA_IS_avx2)
+TILEWISE_INLINE void transpose_square(vec (&rows)[lanes]) {
+    __m256 fours[lanes];  // [4 i + n]: columns n and n + 4 of rows 4 i .. 4 i + 3
+#    pragma GCC unroll 2
+    for (int r = 0; r < lanes; r += 4) {
+        const __m256 a = _mm256_unpacklo_ps(rows[r], rows[r + 1]);
+        const __m256 b = _mm256_unpackhi_ps(rows[r], rows[r + 1]);
+        const __m256 c = _mm256_unpacklo_ps(rows[r + 2], rows[r + 3]);
+        const __m256 d = _mm256_unpackhi_ps(rows[r + 2], rows[r + 3]);
+        fours[r] = _mm256_shuffle_ps(a, c, _MM_SHUFFLE(1, 0, 1, 0));
+        fours[r + 1] = _mm256_shuffle_ps(a, c, _MM_SHUFFLE(3, 2, 3, 2));
+        fours[r + 2] = _mm256_shuffle_ps(b, d, _MM_SHUFFLE(1, 0, 1, 0));
+        fours[r + 3] = _mm256_shuffle_ps(b, d, _MM_SHUFFLE(3, 2, 3, 2));
+    }
+#    pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+        rows[n] = _mm256_permute2f128_ps(fours[n], fours[4 + n], 0x20);
+        rows[n + 4] = _mm256_permute2f128_ps(fours[n], fours[4 + n], 0x31);
+    }
+}
+#else
+TILEWISE_INLINE void transpose_square(vec (&rows)[lanes]) {
+    alignas(16) float columns[lanes * lanes];
+    store_transposed(four(rows[0].data), four(rows[1].data), four(rows[2].data), four(rows[3].data), columns,
+                     lanes);
+    for (int n = 0; n < lanes; ++n) { rows[n] = load(columns + n * lanes); }
+}
+#endif
 
 /// a / b, correctly rounded; xsimd's own is an approximation on NEON.
 #if defined(TILEWISE_ISA_IS_neon)
