@@ -50,6 +50,10 @@ inline panel lay_out_panel(arena& memory, const shape& s, std::int64_t first_row
     p.rows = rows;
     p.vectors = static_cast<int>((rows + lanes - 1) / lanes);
     p.narrow = rows <= narrow_rows;
+    if (p.narrow) {
+        p.row_scores = memory.take<float>(lanes * contract::chunk_keys);
+        p.last_keys = memory.take<float>(lanes * tile_stride(s.head_dim));
+    }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     p.q = memory.take<float>(s.head_dim * width);
     p.out = memory.take<float>(round_up(s.value_dim, max_depth) * width);
@@ -68,7 +72,6 @@ inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, 
     w.panel_count = (rows + panel_width - 1) / panel_width;
     w.panels = memory.take<panel>(w.panel_count);
     w.scores.scores = memory.take<float>((keys + max_depth) * panel_width);
-    w.scores.rows = memory.take<float>(narrow_rows * contract::chunk_keys);
     if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
     w.k = {nullptr, s.k_layout, s.head_dim, nullptr};
     w.v = {nullptr, s.v_layout, s.value_dim, nullptr};

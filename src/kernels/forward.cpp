@@ -74,7 +74,11 @@ void forward(const shape& s, const task& t, std::byte* scratch) {
 std::size_t scratch_bytes(const shape& s) {
     arena memory(nullptr);
     lay_out(memory, s, 0, s.block_rows);
-    return memory.used() > key_scratch_bytes(s) ? memory.used() : key_scratch_bytes(s);
+    // The last block may end with a narrow panel, which takes more than one of a few more rows.
+    arena narrow(nullptr);
+    lay_out(narrow, s, 0, (s.block_rows - 1) / panel_width * panel_width + narrow_rows);
+    const std::size_t rows = memory.used() > narrow.used() ? memory.used() : narrow.used();
+    return rows > key_scratch_bytes(s) ? rows : key_scratch_bytes(s);
 }
 
 }  // namespace

@@ -14,34 +14,37 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-/// Scores of `Groups` x lanes keys for `Rows` rows. K is transposed in registers, lanes x lanes numbers at a
-/// time; several groups of keys keep the chains of a few rows from waiting for themselves.
+/// Scores of `Groups` x lanes keys for `Rows` rows. K is transposed in registers, four elements of `lanes`
+/// keys at a time; several groups of keys keep the chains of a few rows from waiting for themselves.
 template <int Rows, int Groups>
-TILEWISE_OUTLINE void score_key_groups(const float* q,           // [Rows][head_dim]
-                                       const float* const* key,  // [Groups * lanes]
-                                       std::int64_t head_dim,
+TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][lanes], the first row here
+                                       const float* k,  // [Groups * lanes][stride]
+                                       std::int64_t stride, std::int64_t head_dim,
                                        float* scores)  // [Rows][chunk_keys]
 {
     vec sum[Groups][Rows];
 #pragma GCC unroll 8
     for (int g = 0; g < Groups; ++g) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) { sum[g][r] = broadcast(0.0F); }
     }
     std::int64_t i = 0;
-    for (; i + lanes <= head_dim; i += lanes) {
+    for (; i + 4 <= head_dim; i += 4) {
+        vec quads[Groups][4];
 #pragma GCC unroll 8
         for (int g = 0; g < Groups; ++g) {
-            vec square[lanes];
+            const float* const from = k + g * lanes * stride + i;
+#pragma GCC unroll 4
+            for (int n = 0; n < 4; ++n) { quads[g][n] = load_quads(from + n * stride, 4 * stride); }
+            transpose_quads(quads[g]);
+        }
+#pragma GCC unroll 4
+        for (int n = 0; n < 4; ++n) {
 #pragma GCC unroll 16
-            for (int n = 0; n < lanes; ++n) { square[n] = load_unaligned(key[g * lanes + n] + i); }
-            transpose_square(square);
-#pragma GCC unroll 16
-            for (int n = 0; n < lanes; ++n) {
+            for (int r = 0; r < Rows; ++r) {
+                const vec query = broadcast(q[(i + n) * lanes + r]);
 #pragma GCC unroll 8
-                for (int r = 0; r < Rows; ++r) {
-                    sum[g][r] = fma(square[n], broadcast(q[r * head_dim + i + n]), sum[g][r]);
-                }
+                for (int g = 0; g < Groups; ++g) { sum[g][r] = fma(quads[g][n], query, sum[g][r]); }
             }
         }
     }
@@ -49,15 +52,16 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,           // [Rows][head_
 #pragma GCC unroll 8
         for (int g = 0; g < Groups; ++g) {
             alignas(64) float element[lanes];
-            for (int n = 0; n < lanes; ++n) { element[n] = key[g * lanes + n][i]; }
+            for (int n = 0; n < lanes; ++n) { element[n] = k[(g * lanes + n) * stride + i]; }
+#pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
-                sum[g][r] = fma(load(element), broadcast(q[r * head_dim + i]), sum[g][r]);
+                sum[g][r] = fma(load(element), broadcast(q[i * lanes + r]), sum[g][r]);
             }
         }
     }
 #pragma GCC unroll 8
     for (int g = 0; g < Groups; ++g) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) { store(scores + r * contract::chunk_keys + g * lanes, sum[g][r]); }
     }
 }
@@ -65,60 +69,80 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,           // [Rows][head_
 /// Groups of keys that are scored together for so many rows.
 inline constexpr int key_groups(int rows) {
     const int fitting = narrow_key_accumulators / rows;
-    return fitting >= 4 ? 4 : fitting >= 2 ? 2 : 1;
+    return fitting >= 2 ? 2 : 1;
 }
 
 template <int Rows>
 TILEWISE_INLINE void score_rows(const float* q, const tile& k, std::int64_t keys, std::int64_t head_dim,
-                                float* scores, chunk_prefetcher& next) {
-    constexpr int count = key_groups(Rows) * lanes;
-    for (std::int64_t j = 0; j < keys; j += count) {
-        const float* key[count];
-        for (int n = 0; n < count; ++n) { key[n] = k.data + smaller(j + n, keys - 1) * k.stride; }
-        score_key_groups<Rows, key_groups(Rows)>(q, key, head_dim, scores + j);
+                                const float* last, float* scores, chunk_prefetcher& next) {
+    constexpr int groups = key_groups(Rows);
+    std::int64_t j = 0;
+    for (; j + groups * lanes <= keys; j += groups * lanes) {
+        score_key_groups<Rows, groups>(q, k.data + j * k.stride, k.stride, head_dim, scores + j);
         next.step();
+    }
+    for (; groups > 1 && j + lanes <= keys; j += lanes) {
+        score_key_groups<Rows, 1>(q, k.data + j * k.stride, k.stride, head_dim, scores + j);
+    }
+    if (j < keys) { score_key_groups<Rows, 1>(q, last, tile_stride(head_dim), head_dim, scores + j); }
+}
+
+/// The last keys of a tile, fewer than lanes, and the last one once more in place of those that do not exist.
+inline void copy_last_keys(const tile& k, std::int64_t keys, std::int64_t head_dim,
+                           float* last)  // [lanes][tile_stride(head_dim)]
+{
+    const std::int64_t first = keys / lanes * lanes;
+    for (std::int64_t n = 0; first + n < keys; ++n) {
+        __builtin_memcpy(last + n * tile_stride(head_dim), k.data + (first + n) * k.stride,
+                         static_cast<std::size_t>(head_dim) * sizeof(float));
+    }
+    for (std::int64_t n = keys - first; n < lanes; ++n) {
+        __builtin_memcpy(last + n * tile_stride(head_dim), k.data + (keys - 1) * k.stride,
+                         static_cast<std::size_t>(head_dim) * sizeof(float));
     }
 }
 
 /// Scores of all keys of a tile, with one row of scores per query row, then turned into the form that all
 /// panels have.
-inline void narrow_score_tile(const float* q,  // [rows][head_dim]
+inline void narrow_score_tile(const float* q,  // [head_dim][lanes]
                               const tile& k, std::int64_t keys, std::int64_t head_dim, std::int64_t rows,
-                              float* row_scores,   // [rows][chunk_keys]
-                              float* scores,       // [keys][lanes]
+                              float* last,        // [lanes][tile_stride(head_dim)], to be used
+                              float* row_scores,  // [lanes][chunk_keys], to be used; 0 in rows from `rows` on
+                              float* scores,      // [keys][lanes]
                               float* row_maximum,  // [lanes]
                               chunk_prefetcher& next) {
+    if (keys % lanes != 0) { copy_last_keys(k, keys, head_dim, last); }
     for (std::int64_t r = 0; r < rows;) {
-        const float* const from = q + r * head_dim;
+        const float* const from = q + r;
         float* const to = row_scores + r * contract::chunk_keys;
         const std::int64_t left = smaller(rows - r, narrow_key_accumulators);
         if (left >= 8) {
-            score_rows<8>(from, k, keys, head_dim, to, next);
+            score_rows<8>(from, k, keys, head_dim, last, to, next);
             r += 8;
         } else if (left >= 6) {
-            score_rows<6>(from, k, keys, head_dim, to, next);
+            score_rows<6>(from, k, keys, head_dim, last, to, next);
             r += 6;
         } else if (left >= 4) {
-            score_rows<4>(from, k, keys, head_dim, to, next);
+            score_rows<4>(from, k, keys, head_dim, last, to, next);
             r += 4;
         } else if (left >= 2) {
-            score_rows<2>(from, k, keys, head_dim, to, next);
+            score_rows<2>(from, k, keys, head_dim, last, to, next);
             r += 2;
         } else {
-            score_rows<1>(from, k, keys, head_dim, to, next);
+            score_rows<1>(from, k, keys, head_dim, last, to, next);
             r += 1;
         }
     }
     vec largest = broadcast(-__builtin_inff());
-    for (std::int64_t j = 0; j < keys; j += lanes) {
-        vec square[lanes];
-        for (int r = 0; r < lanes; ++r) {
-            square[r] = r < rows ? load(row_scores + r * contract::chunk_keys + j) : broadcast(0.0F);
+    for (std::int64_t j = 0; j < keys; j += 4) {
+        vec quads[4];
+        for (int n = 0; n < 4; ++n) {
+            quads[n] = load_quads(row_scores + n * contract::chunk_keys + j, 4 * contract::chunk_keys);
         }
-        transpose_square(square);
-        for (int n = 0; n < lanes; ++n) {
-            store(scores + (j + n) * lanes, square[n]);
-            largest = maximum(square[n], largest);
+        transpose_quads(quads);
+        for (int n = 0; n < 4; ++n) {
+            store(scores + (j + n) * lanes, quads[n]);
+            largest = maximum(quads[n], largest);
         }
     }
     store(row_maximum, largest);
@@ -167,7 +191,7 @@ template <int Columns>
 TILEWISE_INLINE void sum_rows(const float* weights, const float* v, std::int64_t stride, std::int64_t keys,
                               std::int64_t rows, const float* keep, const float* take, float* out,
                               std::int64_t out_stride) {
-    constexpr int fitting = narrow_accumulators / Columns;
+    constexpr int fitting = narrow_value_accumulators / Columns;
     constexpr int most = fitting > 4 ? 4 : fitting;
     for (std::int64_t r = 0; r < rows;) {
         float* const to = out + r * out_stride;
@@ -194,7 +218,7 @@ TILEWISE_INLINE void sum_rows(const float* weights, const float* v, std::int64_t
 inline void narrow_value_tile(const float* weights, const tile& v, std::int64_t keys, std::int64_t value_dim,
                               std::int64_t rows, const float* keep, const float* take, float* out) {
     const std::int64_t columns = round_up(value_dim, max_depth);
-    const bool wide = narrow_accumulators >= 24 || rows == 1;
+    const bool wide = narrow_value_accumulators >= 24 || rows == 1;
     for (std::int64_t x = 0; x < columns;) {
         const std::int64_t left = (columns - x) / lanes;
         if (left >= 8 && wide) {

@@ -27,8 +27,10 @@ struct panel {
     std::int64_t rows;       ///< that exist; the lanes beyond repeat the last one's visibility
     int vectors;             ///< 1 .. max_row_vectors
     bool narrow;             ///< of narrow_rows or less: see narrow.hpp
-    float* q;                ///< [head_dim][vectors * lanes]; narrow: [rows][head_dim]
+    float* q;                ///< [head_dim][vectors * lanes]
     float* out;              ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
+    float* row_scores;       ///< narrow: [lanes][chunk_keys]
+    float* last_keys;        ///< narrow: [lanes][tile_stride(head_dim)]
     row_state state;
     float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
@@ -69,18 +71,9 @@ TILEWISE_INLINE bool four_even_rows(const float* const* rows, std::int64_t eleme
     return element_stride == 1 && rows[2] - rows[1] == step && rows[3] - rows[2] == step;
 }
 
-/// Query rows as they are.
-inline void copy_queries(const shape& s, const group_in& q, panel& p) {
-    row_position at(p.first_row, s.group);
-    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
-        const float* const row = at.row_of(q);
-        for (std::int64_t i = 0; i < s.head_dim; ++i) { p.q[r * s.head_dim + i] = row[i * q.element_stride]; }
-    }
-}
-
 /// Query rows to lanes; lanes without a row are 0.
 inline void load_queries(const shape& s, const group_in& q, panel& p) {
-    if (p.narrow) { return copy_queries(s, q, p); }
+    for (std::int64_t n = 0; n < lanes * contract::chunk_keys && p.narrow; ++n) { p.row_scores[n] = 0.0F; }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; r += 4) {

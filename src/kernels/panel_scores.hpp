@@ -21,7 +21,6 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// Memory for the scores of one panel and chunk.
 struct score_memory {
     float* scores;  ///< [chunk_keys + max_depth][panel width]
-    float* rows;    ///< [narrow_rows][chunk_keys]
     float* copy;    ///< the same, before they become weights; null unless there is a score function
 };
 
@@ -75,7 +74,8 @@ hiding score_panel(const shape& s, const task& t, const panel& p, const tile& k,
                    chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     if (Vectors == 1 && p.narrow) {
-        narrow_score_tile(p.q, k, keys, s.head_dim, p.rows, memory.rows, memory.scores, p.state.chunk, next);
+        narrow_score_tile(p.q, k, keys, s.head_dim, p.rows, p.last_keys, p.row_scores, memory.scores,
+                          p.state.chunk, next);
     } else {
         score_tile<Vectors>(p.q, k, keys, s.head_dim, memory.scores, p.state.chunk, next);
     }

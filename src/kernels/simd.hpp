@@ -46,16 +46,16 @@ inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
 // accumulators that leave registers for the rest.
 #if defined(TILEWISE_ISA_IS_avx512)
 inline constexpr int narrow_rows = 12;
-inline constexpr int narrow_accumulators = 24;
-inline constexpr int narrow_key_accumulators = 8;
+inline constexpr int narrow_value_accumulators = 24;
+inline constexpr int narrow_key_accumulators = 16;
 #elif defined(TILEWISE_ISA_IS_neon)
 inline constexpr int narrow_rows = 2;
-inline constexpr int narrow_accumulators = 24;
-inline constexpr int narrow_key_accumulators = 8;
+inline constexpr int narrow_value_accumulators = 24;
+inline constexpr int narrow_key_accumulators = 16;
 #else
 inline constexpr int narrow_rows = lanes == 8 ? 5 : 2;
-inline constexpr int narrow_accumulators = 12;
-inline constexpr int narrow_key_accumulators = 6;
+inline constexpr int narrow_value_accumulators = 12;
+inline constexpr int narrow_key_accumulators = 8;
 #endif
 /// All depths are at most this, and all column depths divide it.
 inline constexpr int max_depth = 16;
@@ -104,66 +104,49 @@ TILEWISE_INLINE void gather_transposed_4x4(const float* const* rows, std::int64_
     store_transposed(a, b, c, d, to, 4);
 }
 
-/// A square of lanes x lanes numbers, one row a vector: rows become columns.
+/// Four floats of each of lanes / 4 rows that are `stride` apart, side by side.
+TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
 #if defined(TILEWISE_ISA_IS_avx512)
-TILEWISE_INLINE void transpose_square(vec (&rows)[lanes]) {
-    __m512 pairs[lanes];
-#    pragma GCC unroll 8
-    for (int r = 0; r < lanes; r += 2) {
-        pairs[r] = _mm512_unpacklo_ps(rows[r], rows[r + 1]);
-        pairs[r + 1] = _mm512_unpackhi_ps(rows[r], rows[r + 1]);
-    }
-    __m512 fours[lanes];  // [4 i + n]: columns n, n + 4, n + 8, n + 12 of rows 4 i .. 4 i + 3
-#    pragma GCC unroll 4
-    for (int r = 0; r < lanes; r += 4) {
-#    pragma GCC unroll 2
-        for (int n = 0; n < 2; ++n) {
-            const __m512d a = _mm512_castps_pd(pairs[r + n]);
-            const __m512d b = _mm512_castps_pd(pairs[r + 2 + n]);
-            fours[r + 2 * n] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-            fours[r + 2 * n + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-        }
-    }
-#    pragma GCC unroll 4
-    for (int n = 0; n < 4; ++n) {
-        const __m512 even_low = _mm512_shuffle_f32x4(fours[n], fours[4 + n], 0x88);
-        const __m512 odd_low = _mm512_shuffle_f32x4(fours[n], fours[4 + n], 0xdd);
-        const __m512 even_high = _mm512_shuffle_f32x4(fours[8 + n], fours[12 + n], 0x88);
-        const __m512 odd_high = _mm512_shuffle_f32x4(fours[8 + n], fours[12 + n], 0xdd);
-        rows[n] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
-        rows[n + 4] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
-        rows[n + 8] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
-        rows[n + 12] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
-    }
-}
+    const __m256 low =
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + stride), 1);
+    const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row + 2 * stride)),
+                                             _mm_loadu_ps(row + 3 * stride), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 #elif defined(TILEWISE_ISA_IS_avx2)
-TILEWISE_INLINE void transpose_square(vec (&rows)[lanes]) {
-    __m256 fours[lanes];  // [4 i + n]: columns n and n + 4 of rows 4 i .. 4 i + 3
-#    pragma GCC unroll 2
-    for (int r = 0; r < lanes; r += 4) {
-        const __m256 a = _mm256_unpacklo_ps(rows[r], rows[r + 1]);
-        const __m256 b = _mm256_unpackhi_ps(rows[r], rows[r + 1]);
-        const __m256 c = _mm256_unpacklo_ps(rows[r + 2], rows[r + 3]);
-        const __m256 d = _mm256_unpackhi_ps(rows[r + 2], rows[r + 3]);
-        fours[r] = _mm256_shuffle_ps(a, c, _MM_SHUFFLE(1, 0, 1, 0));
-        fours[r + 1] = _mm256_shuffle_ps(a, c, _MM_SHUFFLE(3, 2, 3, 2));
-        fours[r + 2] = _mm256_shuffle_ps(b, d, _MM_SHUFFLE(1, 0, 1, 0));
-        fours[r + 3] = _mm256_shuffle_ps(b, d, _MM_SHUFFLE(3, 2, 3, 2));
-    }
-#    pragma GCC unroll 4
-    for (int n = 0; n < 4; ++n) {
-        rows[n] = _mm256_permute2f128_ps(fours[n], fours[4 + n], 0x20);
-        rows[n + 4] = _mm256_permute2f128_ps(fours[n], fours[4 + n], 0x31);
-    }
-}
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + stride), 1);
 #else
-TILEWISE_INLINE void transpose_square(vec (&rows)[lanes]) {
-    alignas(16) float columns[lanes * lanes];
-    store_transposed(four(rows[0].data), four(rows[1].data), four(rows[2].data), four(rows[3].data), columns,
-                     lanes);
-    for (int n = 0; n < lanes; ++n) { rows[n] = load(columns + n * lanes); }
-}
+    static_cast<void>(stride);
+    return load_unaligned(row);
 #endif
+}
+
+/// Transposes each 4 x 4 square of four vectors of quads.
+TILEWISE_INLINE void transpose_quads(vec (&quads)[4]) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(quads[0], quads[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(quads[0], quads[1]));
+    const __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(quads[2], quads[3]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(quads[2], quads[3]));
+    quads[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+    quads[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+    quads[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+    quads[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+#elif defined(TILEWISE_ISA_IS_avx2)
+    const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(quads[0], quads[1]));
+    const __m256d b = _mm256_castps_pd(_mm256_unpackhi_ps(quads[0], quads[1]));
+    const __m256d c = _mm256_castps_pd(_mm256_unpacklo_ps(quads[2], quads[3]));
+    const __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(quads[2], quads[3]));
+    quads[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c));
+    quads[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
+    quads[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
+    quads[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+#else
+    alignas(16) float columns[16];
+    store_transposed(four(quads[0].data), four(quads[1].data), four(quads[2].data), four(quads[3].data),
+                     columns, 4);
+    for (int n = 0; n < 4; ++n) { quads[n] = load(columns + 4 * n); }
+#endif
+}
 
 /// a / b, correctly rounded; xsimd's own is an approximation on NEON.
 #if defined(TILEWISE_ISA_IS_neon)

@@ -216,8 +216,10 @@ inline std::size_t key_scratch_bytes(const shape& s) {
     if (!s.sum_keys) { return 0; }
     arena memory(nullptr);
     lay_out_keys(memory, s);
+    arena narrow = memory;
     lay_out_panel(memory, s, 0, panel_width);
-    return memory.used();
+    lay_out_panel(narrow, s, 0, narrow_rows);
+    return memory.used() > narrow.used() ? memory.used() : narrow.used();
 }
 
 /// A panel of a key task: its queries, what they see of the chunk, and their final maximum and sum.
