@@ -90,6 +90,7 @@ struct chunk {
     key_range keys;
     tile k;
     tile v;
+    const float* next_k;  ///< the next chunk, or something else that may be prefetched
     enum class finiteness : unsigned char { unknown, yes, no } v_is_finite;
 };
 
@@ -143,8 +144,10 @@ void visit_chunk(const shape& s, const task& t, const workspace& w, std::int64_t
     const key_range keys = look_at_chunk(s, t, w, start, micro_tiles);
     if (is_empty(keys)) { return; }
     const std::int64_t count = keys.last - keys.first;
-    chunk c{keys, load_tile(w.k, keys.first, count), load_tile(w.v, keys.first, count),
+    chunk c{keys, load_tile(w.k, keys.first, count), load_tile(w.v, keys.first, count), nullptr,
             chunk::finiteness::unknown};
+    c.next_k =
+        is_empty(next_keys) || s.copy_k ? c.k.data : w.k.data + next_keys.first * w.k.layout.token_stride;
     chunk_prefetcher next(w.k, w.v, next_keys.first, next_keys.last, micro_tiles);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         if (!is_empty(w.panels[i].seen)) { visit(w.panels[i], c, next); }

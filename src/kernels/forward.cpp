@@ -26,14 +26,16 @@ template <int Vectors>
 void attend(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
             chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const hiding by = score_panel<Vectors>(s, t, p, seen_rows(c.k, p, c), memory, next);
+    const hiding by = score_panel<Vectors>(s, t, p, seen_rows(c.k, p, c), memory, next, c.v.data);
     softmax_tile<Vectors>(memory.scores, keys, s.scores.exponent, p.state);
     const tile v = seen_rows(c.v, p, c);
     const bool careful = by.some() && !is_finite(s, c);
     if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
     if (Vectors == 1 && p.narrow) {
-        (careful ? narrow_value_tile_carefully : narrow_value_tile)(
-            memory.scores, v, keys, s.value_dim, p.rows, p.state.keep, p.state.take, p.out);
+        const value_sums sums{
+            memory.scores, v,     keys,    p.rows, round_up(s.value_dim, max_depth), p.state.keep,
+            p.state.take,  p.out, c.next_k};
+        (careful ? narrow_value_tile_carefully : narrow_value_tile)(sums);
     } else {
         (careful ? value_tile_carefully<Vectors> : value_tile<Vectors>)(memory.scores, v.data, v.stride, keys,
                                                                         s.value_dim, p.state.keep,

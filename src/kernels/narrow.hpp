@@ -14,13 +14,24 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
+/// K and V are prefetched in the order in which they lie in memory, a little ahead of their use: reading them
+/// does not show the processor's own prefetchers what comes next, since transposing takes a few elements of
+/// many rows at a time. Into the second-level cache, since requests for the first would leave none for the
+/// rows in use; this is half of what decoding gains over no prefetching.
+template <int Lines>
+TILEWISE_INLINE void prefetch_lines(const float* from) {
+#pragma GCC unroll 16
+    for (int n = 0; n < Lines; ++n) { __builtin_prefetch(from + n * line_floats, 0, 2); }
+}
+
 /// Scores of `Groups` x lanes keys for `Rows` rows. K is transposed in registers, four elements of `lanes`
 /// keys at a time; several groups of keys keep the chains of a few rows from waiting for themselves.
 template <int Rows, int Groups>
 TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][lanes], the first row here
                                        const float* k,  // [Groups * lanes][stride]
                                        std::int64_t stride, std::int64_t head_dim,
-                                       float* scores)  // [Rows][chunk_keys]
+                                       float* scores,       // [Rows][chunk_keys]
+                                       const float* ahead)  // what comes next: as many rows
 {
     vec sum[Groups][Rows];
 #pragma GCC unroll 8
@@ -30,6 +41,8 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][lanes], th
     }
     std::int64_t i = 0;
     for (; i + 4 <= head_dim; i += 4) {
+        prefetch_lines<Groups * lanes / 4>(ahead);
+        ahead += Groups * lanes * 4;
         vec quads[Groups][4];
 #pragma GCC unroll 8
         for (int g = 0; g < Groups; ++g) {
@@ -66,25 +79,37 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][lanes], th
     }
 }
 
-/// Groups of keys that are scored together for so many rows.
-inline constexpr int key_groups(int rows) {
-    const int fitting = narrow_key_accumulators / rows;
-    return fitting >= 2 ? 2 : 1;
-}
+/// Groups of keys that are scored together.
+inline constexpr int key_groups = 2;
 
 template <int Rows>
 TILEWISE_INLINE void score_rows(const float* q, const tile& k, std::int64_t keys, std::int64_t head_dim,
-                                const float* last, float* scores, chunk_prefetcher& next) {
-    constexpr int groups = key_groups(Rows);
+                                const float* last, float* scores, const float* after) {
+    constexpr int groups = key_groups;
     std::int64_t j = 0;
     for (; j + groups * lanes <= keys; j += groups * lanes) {
-        score_key_groups<Rows, groups>(q, k.data + j * k.stride, k.stride, head_dim, scores + j);
-        next.step();
+        const std::int64_t n = j + groups * lanes;
+        const float* const ahead = n < keys ? k.data + n * k.stride : after + (n - keys) * k.stride;
+        score_key_groups<Rows, groups>(q, k.data + j * k.stride, k.stride, head_dim, scores + j, ahead);
     }
-    for (; groups > 1 && j + lanes <= keys; j += lanes) {
-        score_key_groups<Rows, 1>(q, k.data + j * k.stride, k.stride, head_dim, scores + j);
+    for (; j + lanes <= keys; j += lanes) {
+        score_key_groups<Rows, 1>(q, k.data + j * k.stride, k.stride, head_dim, scores + j, after);
     }
-    if (j < keys) { score_key_groups<Rows, 1>(q, last, tile_stride(head_dim), head_dim, scores + j); }
+    if (j < keys) { score_key_groups<Rows, 1>(q, last, tile_stride(head_dim), head_dim, scores + j, after); }
+}
+
+/// As many rows as there are, up to `Rows`, of 8, 4, 2 or 1. Returns how many.
+template <int Rows>
+TILEWISE_INLINE std::int64_t score_some_rows(std::int64_t rows, const float* q, const tile& k,
+                                             std::int64_t keys, std::int64_t head_dim, const float* last,
+                                             float* scores, const float* after) {
+    if constexpr (Rows > 1) {
+        if (rows < Rows) {
+            return score_some_rows<Rows / 2>(rows, q, k, keys, head_dim, last, scores, after);
+        }
+    }
+    score_rows<Rows>(q, k, keys, head_dim, last, scores, after);
+    return Rows;
 }
 
 /// The last keys of a tile, fewer than lanes, and the last one once more in place of those that do not exist.
@@ -110,28 +135,11 @@ inline void narrow_score_tile(const float* q,  // [head_dim][lanes]
                               float* row_scores,  // [lanes][chunk_keys], to be used; 0 in rows from `rows` on
                               float* scores,      // [keys][lanes]
                               float* row_maximum,  // [lanes]
-                              chunk_prefetcher& next) {
+                              const float* after) {
     if (keys % lanes != 0) { copy_last_keys(k, keys, head_dim, last); }
     for (std::int64_t r = 0; r < rows;) {
-        const float* const from = q + r;
-        float* const to = row_scores + r * contract::chunk_keys;
-        const std::int64_t left = smaller(rows - r, narrow_key_accumulators);
-        if (left >= 8) {
-            score_rows<8>(from, k, keys, head_dim, last, to, next);
-            r += 8;
-        } else if (left >= 6) {
-            score_rows<6>(from, k, keys, head_dim, last, to, next);
-            r += 6;
-        } else if (left >= 4) {
-            score_rows<4>(from, k, keys, head_dim, last, to, next);
-            r += 4;
-        } else if (left >= 2) {
-            score_rows<2>(from, k, keys, head_dim, last, to, next);
-            r += 2;
-        } else {
-            score_rows<1>(from, k, keys, head_dim, last, to, next);
-            r += 1;
-        }
+        r += score_some_rows<narrow_key_accumulators / 2>(rows - r, q + r, k, keys, head_dim, last,
+                                                          row_scores + r * contract::chunk_keys, after);
     }
     vec largest = broadcast(-__builtin_inff());
     for (std::int64_t j = 0; j < keys; j += 4) {
@@ -148,111 +156,111 @@ inline void narrow_score_tile(const float* q,  // [head_dim][lanes]
     store(row_maximum, largest);
 }
 
-/// The chunk's weighted sums of `Columns` vectors of columns for `Rows` rows from zero, folded into the
+/// What the sums over the values of a tile are made of, and where they go.
+struct value_sums {
+    const float* weights;  ///< [keys][lanes]
+    tile v;
+    std::int64_t keys;
+    std::int64_t rows;
+    std::int64_t columns;  ///< of V and of out: a multiple of max_depth
+    const float* keep;     ///< [rows]
+    const float* take;     ///< [rows]
+    float* out;            ///< [rows][columns]
+    const float* after;    ///< what is read after this tile
+};
+
+/// Rows of V that are prefetched ahead of their use.
+inline constexpr std::int64_t rows_ahead = 32;
+
+/// Rows `row` .. and vectors of columns from `x` on: the chunk's weighted sums from zero, folded into the
 /// output.
 template <int Rows, int Columns>
-TILEWISE_OUTLINE void sum_row_columns(const float* weights,  // [keys][lanes], the first row here
-                                      const float* v,        // [keys][stride], the first column here
-                                      std::int64_t stride, std::int64_t keys, const float* keep,
-                                      const float* take,  // [Rows]
-                                      float* out,         // [Rows][out_stride]
-                                      std::int64_t out_stride) {
+TILEWISE_OUTLINE void sum_row_columns(const value_sums& s, std::int64_t row, std::int64_t x) {
+    const float* const weights = s.weights + row;
+    const float* const v = s.v.data + x;
+    const float* const after = x + Columns * lanes < s.columns ? v + Columns * lanes : s.after;
     vec sum[Rows][Columns];
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 8
-        for (int x = 0; x < Columns; ++x) { sum[r][x] = broadcast(0.0F); }
+        for (int n = 0; n < Columns; ++n) { sum[r][n] = broadcast(0.0F); }
     }
-    for (std::int64_t j = 0; j < keys; ++j) {
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+        const std::int64_t ahead = j + rows_ahead;
+        prefetch_lines<(Columns * lanes + line_floats - 1) / line_floats>(
+            ahead < s.keys ? v + ahead * s.v.stride : after + (ahead - s.keys) * s.v.stride);
         vec weight[Rows];
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) { weight[r] = broadcast(weights[j * lanes + r]); }
 #pragma GCC unroll 8
-        for (int x = 0; x < Columns; ++x) {
-            const vec value = load_unaligned(v + j * stride + x * lanes);
+        for (int n = 0; n < Columns; ++n) {
+            const vec value = load_unaligned(v + j * s.v.stride + n * lanes);
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) { sum[r][x] = fma(value, weight[r], sum[r][x]); }
+            for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
         }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-        const vec a = broadcast(keep[r]);
-        const vec b = broadcast(take[r]);
+        const vec keep = broadcast(s.keep[row + r]);
+        const vec take = broadcast(s.take[row + r]);
 #pragma GCC unroll 8
-        for (int x = 0; x < Columns; ++x) {
-            float* const place = out + r * out_stride + x * lanes;
-            store(place, fma(load(place), a, sum[r][x] * b));
+        for (int n = 0; n < Columns; ++n) {
+            float* const place = s.out + (row + r) * s.columns + x + n * lanes;
+            store(place, fma(load(place), keep, sum[r][n] * take));
         }
     }
 }
 
-/// All rows for `Columns` vectors of columns.
+/// As many rows from `row` on as there are, up to `Rows`. Returns how many.
+template <int Rows, int Columns>
+TILEWISE_INLINE std::int64_t sum_some_rows(const value_sums& s, std::int64_t row, std::int64_t x) {
+    if constexpr (Rows > 1) {
+        if (s.rows - row < Rows) { return sum_some_rows<Rows - 1, Columns>(s, row, x); }
+    }
+    sum_row_columns<Rows, Columns>(s, row, x);
+    return Rows;
+}
+
+/// The most rows whose sums of so many vectors of columns are in registers, beside a vector of V for each and
+/// a weight for each row.
+inline constexpr int rows_with(int columns) {
+    return columns == 8   ? narrow_value_accumulators / 8
+           : columns == 1 ? 4
+                          : narrow_value_accumulators / (columns + 1);
+}
+
+/// As many vectors of columns from `x` on as there are, up to `Columns`, and no more than leave room for all
+/// rows at once, if that can be: each line of V is read once then. Returns the columns done.
 template <int Columns>
-TILEWISE_INLINE void sum_rows(const float* weights, const float* v, std::int64_t stride, std::int64_t keys,
-                              std::int64_t rows, const float* keep, const float* take, float* out,
-                              std::int64_t out_stride) {
-    constexpr int fitting = narrow_value_accumulators / Columns;
-    constexpr int most = fitting > 4 ? 4 : fitting;
-    for (std::int64_t r = 0; r < rows;) {
-        float* const to = out + r * out_stride;
-        if (most >= 4 && rows - r >= 4) {
-            sum_row_columns <
-                most<4 ? 1 : 4, Columns>(weights + r, v, stride, keys, keep + r, take + r, to, out_stride);
-            r += 4;
-        } else if (most >= 3 && rows - r >= 3) {
-            sum_row_columns <
-                most<3 ? 1 : 3, Columns>(weights + r, v, stride, keys, keep + r, take + r, to, out_stride);
-            r += 3;
-        } else if (most >= 2 && rows - r >= 2) {
-            sum_row_columns <
-                most<2 ? 1 : 2, Columns>(weights + r, v, stride, keys, keep + r, take + r, to, out_stride);
-            r += 2;
-        } else {
-            sum_row_columns<1, Columns>(weights + r, v, stride, keys, keep + r, take + r, to, out_stride);
-            r += 1;
+TILEWISE_INLINE std::int64_t sum_some_columns(const value_sums& s, std::int64_t x) {
+    if constexpr (Columns > 1) {
+        if (s.columns - x < Columns * lanes || (Columns > 2 && s.rows > rows_with(Columns))) {
+            return sum_some_columns<Columns / 2>(s, x);
         }
     }
+    for (std::int64_t row = 0; row < s.rows;) {
+        row += sum_some_rows<rows_with(Columns), Columns>(s, row, x);
+    }
+    return Columns * lanes;
 }
 
-/// All columns of a tile; V has columns, and `out` has columns, up to the next multiple of max_depth.
-inline void narrow_value_tile(const float* weights, const tile& v, std::int64_t keys, std::int64_t value_dim,
-                              std::int64_t rows, const float* keep, const float* take, float* out) {
-    const std::int64_t columns = round_up(value_dim, max_depth);
-    const bool wide = narrow_value_accumulators >= 24 || rows == 1;
-    for (std::int64_t x = 0; x < columns;) {
-        const std::int64_t left = (columns - x) / lanes;
-        if (left >= 8 && wide) {
-            sum_rows<8>(weights, v.data + x, v.stride, keys, rows, keep, take, out + x, columns);
-            x += 8 * lanes;
-        } else if (left >= 4) {
-            sum_rows<4>(weights, v.data + x, v.stride, keys, rows, keep, take, out + x, columns);
-            x += 4 * lanes;
-        } else if (left >= 2) {
-            sum_rows<2>(weights, v.data + x, v.stride, keys, rows, keep, take, out + x, columns);
-            x += 2 * lanes;
-        } else {
-            sum_rows<1>(weights, v.data + x, v.stride, keys, rows, keep, take, out + x, columns);
-            x += lanes;
-        }
-    }
+inline void narrow_value_tile(const value_sums& s) {
+    for (std::int64_t x = 0; x < s.columns;) { x += sum_some_columns<8>(s, x); }
 }
 
 /// The same for a tile of which some keys are masked and V is not all finite, as in values.hpp.
-inline void narrow_value_tile_carefully(const float* weights, const tile& v, std::int64_t keys,
-                                        std::int64_t value_dim, std::int64_t rows, const float* keep,
-                                        const float* take, float* out) {
-    const std::int64_t columns = round_up(value_dim, max_depth);
-    for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t x = 0; x < columns; x += lanes) {
+inline void narrow_value_tile_carefully(const value_sums& s) {
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+        for (std::int64_t x = 0; x < s.columns; x += lanes) {
             vec sum = broadcast(0.0F);
-            for (std::int64_t j = 0; j < keys; ++j) {
-                const float weight = weights[j * lanes + r];
+            for (std::int64_t j = 0; j < s.keys; ++j) {
+                const float weight = s.weights[j * lanes + r];
                 if (!(weight < 0.0F)) {
-                    sum = fma(load_unaligned(v.data + j * v.stride + x), broadcast(weight), sum);
+                    sum = fma(load_unaligned(s.v.data + j * s.v.stride + x), broadcast(weight), sum);
                 }
             }
-            float* const place = out + r * columns + x;
-            store(place, fma(load(place), broadcast(keep[r]), sum * broadcast(take[r])));
+            float* const place = s.out + r * s.columns + x;
+            store(place, fma(load(place), broadcast(s.keep[r]), sum * broadcast(s.take[r])));
         }
     }
 }

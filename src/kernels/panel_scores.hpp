@@ -68,14 +68,15 @@ inline void fill_hidden(const shape& s, const task& t, const panel& p, const hid
     }
 }
 
-/// Scores of the keys p.seen, -inf where they are hidden; p.state.chunk becomes their maximum.
+/// Scores of the keys p.seen, -inf where they are hidden; p.state.chunk becomes their maximum. A narrow panel
+/// prefetches what is read after these keys.
 template <int Vectors>
 hiding score_panel(const shape& s, const task& t, const panel& p, const tile& k, const score_memory& memory,
-                   chunk_prefetcher& next) {
+                   chunk_prefetcher& next, const float* after) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     if (Vectors == 1 && p.narrow) {
         narrow_score_tile(p.q, k, keys, s.head_dim, p.rows, p.last_keys, p.row_scores, memory.scores,
-                          p.state.chunk, next);
+                          p.state.chunk, after);
     } else {
         score_tile<Vectors>(p.q, k, keys, s.head_dim, memory.scores, p.state.chunk, next);
     }
