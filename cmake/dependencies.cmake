@@ -91,10 +91,13 @@ if(TILEWISE_BUILD_TESTS)
   tilewise_headers(doctest::doctest doctest/doctest.h doctest https://github.com/doctest/doctest.git v2.4.12 "" doctest-dev)
 endif()
 
-if(TILEWISE_BUILD_BENCH)
-  tilewise_headers(CLI11::CLI11 CLI/CLI.hpp cli11 https://github.com/CLIUtils/CLI11.git v2.5.0 include libcli11-dev)
+if(TILEWISE_BUILD_TESTS OR TILEWISE_BUILD_BENCH)
   tilewise_headers(nlohmann_json::nlohmann_json nlohmann/json.hpp json https://github.com/nlohmann/json.git v3.12.0 include
                    nlohmann-json3-dev)
+endif()
+
+if(TILEWISE_BUILD_BENCH)
+  tilewise_headers(CLI11::CLI11 CLI/CLI.hpp cli11 https://github.com/CLIUtils/CLI11.git v2.5.0 include libcli11-dev)
   if(NOT TARGET benchmark::benchmark)
     find_package(benchmark QUIET CONFIG)
   endif()

@@ -137,22 +137,26 @@ public:
         return result;
     }
 
-    /// The rest of the file must be exactly `count` values of type Stored.
-    template <class Stored>
-    std::vector<Stored> read_values(const std::vector<std::int64_t>& shape) {
+    /// The number of elements; the rest of the file must be exactly theirs.
+    std::size_t count_elements(const std::vector<std::int64_t>& shape, std::size_t element_bytes) const {
         std::uintmax_t count = 1;
         for (const std::int64_t extent : shape) {
             const auto factor = static_cast<std::uintmax_t>(extent);
-            if (factor != 0 && count > std::numeric_limits<std::int64_t>::max() / sizeof(Stored) / factor) {
+            if (factor != 0 && count > std::numeric_limits<std::int64_t>::max() / element_bytes / factor) {
                 fail("has a shape whose size is beyond 64 bits");
             }
             count *= factor;
         }
-        if (count * sizeof(Stored) != left_) {
+        if (count * element_bytes != left_) {
             fail("has " + std::to_string(left_) + " bytes of data; its shape needs " +
-                 std::to_string(count * sizeof(Stored)));
+                 std::to_string(count * element_bytes));
         }
-        std::vector<Stored> values(static_cast<std::size_t>(count));
+        return static_cast<std::size_t>(count);
+    }
+
+    template <class Stored>
+    std::vector<Stored> read_values(const std::vector<std::int64_t>& shape) {
+        std::vector<Stored> values(count_elements(shape, sizeof(Stored)));
         read(values.data(), values.size() * sizeof(Stored));
         return values;
     }
@@ -162,6 +166,15 @@ private:
     std::ifstream file_;
     std::uintmax_t left_ = 0;
 };
+
+/// The size of an element, from NumPy's name of its type; 0 if it is none of those that are read.
+std::size_t bytes_of_element(std::string_view type) {
+    if (type == "|b1" || type == "|i1" || type == "|u1") { return 1; }
+    if (type.size() != 3 || type[0] != '<') { return 0; }
+    if (type[1] != 'f' && type[1] != 'i' && type[1] != 'u') { return 0; }
+    const char digit = type[2];
+    return digit == '2' || digit == '4' || digit == '8' ? static_cast<std::size_t>(digit - '0') : 0;
+}
 
 }  // namespace
 
@@ -206,6 +219,17 @@ array read_npy(const std::string& option, const std::filesystem::path& path) {
         file.fail("holds elements of type '" + h.type +
                   "'; '<f4' and '<f2' (float32 and float16, little-endian) are known");
     }
+    return result;
+}
+
+raw_array read_raw_npy(const std::string& option, const std::filesystem::path& path) {
+    npy_reader file(option, path);
+    const header h = file.read_header();
+    const std::size_t element_bytes = bytes_of_element(h.type);
+    if (element_bytes == 0) { file.fail("holds elements of type '" + h.type + "', which are not known"); }
+    raw_array result{h.type, h.shape, h.fortran_order, {}};
+    result.bytes.resize(file.count_elements(h.shape, element_bytes) * element_bytes);
+    file.read(result.bytes.data(), result.bytes.size());
     return result;
 }
 

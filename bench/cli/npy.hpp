@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -31,6 +32,26 @@ struct array {
 /// Reads little-endian f32 or f16 (converted exactly) with 3 or 4 dimensions. Never uses more memory than a
 /// few times the file's size. Throws run_error naming `option` and the file for anything else.
 [[nodiscard]] array read_npy(const std::string& option, const std::filesystem::path& path);
+
+/// An array as its file has it, unconverted.
+struct raw_array {
+    std::string type;  ///< NumPy's name for it: "<f4"
+    std::vector<std::int64_t> shape;
+    bool fortran_order = false;
+    std::vector<std::byte> bytes;
+
+    /// The elements as those of type Element, which must have their size.
+    template <class Element>
+    [[nodiscard]] std::vector<Element> elements() const {
+        std::vector<Element> result(bytes.size() / sizeof(Element));
+        if (!result.empty()) { std::memcpy(result.data(), bytes.data(), bytes.size()); }
+        return result;
+    }
+};
+
+/// Reads numbers of any size and boolean values, little-endian, with any number of dimensions; otherwise
+/// like read_npy.
+[[nodiscard]] raw_array read_raw_npy(const std::string& option, const std::filesystem::path& path);
 
 /// Writes a contiguous f32 array.
 void write_npy(output_file& file, const std::vector<std::int64_t>& shape, const std::vector<float>& values);

@@ -5,6 +5,7 @@
 
 #include <tilewise/attention.hpp>
 #include <tilewise/isa.hpp>
+#include <tilewise/onnx.hpp>
 #include <tilewise/reference.hpp>
 #include <tilewise/tensor.hpp>
 

@@ -1,0 +1,66 @@
+// From the arrays of a runtime to checked views [batch, heads, tokens, head_dim].
+
+#ifndef TILEWISE_SRC_ONNX_VIEWS_HPP
+#define TILEWISE_SRC_ONNX_VIEWS_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tilewise/onnx.hpp>
+#include <tilewise/tensor.hpp>
+
+#include "views.hpp"
+
+namespace tilewise::onnx {
+
+std::string name_of(data_type type);
+
+/// An attribute that says how many heads the last axis of a 3-D array has.
+struct head_count {
+    std::string_view name;
+    std::optional<std::int64_t> value;
+};
+
+void require_type(std::string_view name, data_type given, data_type wanted);
+
+template <class Void>
+void require_rank(std::string_view name, const basic_array<Void>& given, std::size_t wanted,
+                  std::string_view reason) {
+    if (given.shape.size() != wanted) {
+        refuse(name, ": rank ", given.shape.size(), " given, it must be ", wanted, reason.empty() ? "" : ", ",
+               reason);
+    }
+}
+
+/// A float32 array of rank 4, or of rank 3 with `heads` heads in its last axis.
+template <class Void>
+basic_tensor<Void> heads_view(std::string_view name, const basic_array<Void>& from, const head_count& heads);
+
+/// An array of rank 1 to 4, with its axes at the end of the view's and extents of 1 before them.
+template <class Void>
+basic_tensor<Void> aligned_view(std::string_view name, const basic_array<Void>& from, element_type type);
+
+/// Checks the shape, strides and memory of a vector without gaps; `reason` says why it has `count` elements.
+void require_vector(std::string_view name, const const_array& from, std::int64_t count,
+                    std::string_view reason, std::size_t alignment);
+
+template <class Element>
+std::span<const Element> elements_of(std::string_view name, const const_array& from, data_type type,
+                                     std::int64_t count, std::string_view reason) {
+    require_type(name, from.type, type);
+    require_vector(name, from, count, reason, alignof(Element));
+    return {static_cast<const Element*>(from.data), static_cast<std::size_t>(count)};
+}
+
+template <class Element>
+byte_range bytes_of(std::span<const Element> elements) {
+    const auto first = reinterpret_cast<std::uintptr_t>(elements.data());
+    return {first, first + elements.size_bytes()};
+}
+
+}  // namespace tilewise::onnx
+
+#endif
