@@ -117,6 +117,7 @@ struct options {
 
     /// Documents packed in one sequence: ascending boundaries, document d being positions documents[d] ..
     /// documents[d + 1] - 1. A query sees only keys of its own document; one in none sees none.
+    /// document_boundaries (documents.hpp) makes them from one id per token.
     std::span<const std::int64_t> documents = {};
 
     /// Per batch entry, how many keys it has, at most n_keys; the rest is padding and never read. Empty: all
