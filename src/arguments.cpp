@@ -82,16 +82,19 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
 
 bool are_sequences_alike(const problem& p) { return p.key_lengths.empty() && p.query_starts.empty(); }
 
+std::int64_t padded_keys(const problem& p, std::int64_t index) {
+    const auto b = static_cast<std::size_t>(index);
+    return p.key_starts.empty() ? p.keys : p.key_starts[b + 1] - p.key_starts[b];
+}
+
 sequence sequence_of(const problem& p, std::int64_t index) {
     const auto b = static_cast<std::size_t>(index);
-    sequence of{index, 0, p.queries, 0, p.keys, 0};
+    sequence of{index, 0, p.queries, 0, padded_keys(p, index), 0};
     if (!p.query_starts.empty()) {
-        of = {0,
-              p.query_starts[b],
-              p.query_starts[b + 1] - p.query_starts[b],
-              p.key_starts[b],
-              p.key_starts[b + 1] - p.key_starts[b],
-              0};
+        of.batch_entry = 0;
+        of.first_query = p.query_starts[b];
+        of.queries = p.query_starts[b + 1] - p.query_starts[b];
+        of.first_key = p.key_starts[b];
     }
     if (!p.key_lengths.empty()) { of.keys = p.key_lengths[b]; }
     of.query_position = p.query_position.value_or(of.keys - of.queries);

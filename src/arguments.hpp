@@ -50,6 +50,9 @@ struct sequence {
 };
 sequence sequence_of(const problem& p, std::int64_t index);
 
+/// The keys of a sequence with its padding.
+std::int64_t padded_keys(const problem& p, std::int64_t index);
+
 /// Whether all sequences have as many queries and keys.
 bool are_sequences_alike(const problem& p);
 

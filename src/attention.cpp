@@ -96,7 +96,7 @@ void run_key_task(void* context, std::int64_t index, int thread) {
     const std::int64_t first_key = index % chunks_of(p) * contract::chunk_keys;
     const std::int64_t head = index / chunks_of(p);
     const sequence of = sequence_of(p, head / p.kv_heads);
-    const std::int64_t columns = p.query_starts.empty() ? p.keys : of.keys;
+    const std::int64_t columns = padded_keys(p, head / p.kv_heads);
     if (first_key >= columns) { return; }
     const kernels::key_task task{
         task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
@@ -110,12 +110,14 @@ void run_key_task(void* context, std::int64_t index, int thread) {
 }
 
 /// Without query rows there are no tasks, but sums over them are 0.
-void clear_key_weights(const tensor& sums) {
-    if (sums.data == nullptr) { return; }
-    for (std::int64_t b = 0; b < sums.batch(); ++b) {
-        for (std::int64_t h = 0; h < sums.heads(); ++h) {
-            for (std::int64_t j = 0; j < sums.head_dim(); ++j) {
-                token_of<float>(sums, b, h, 0)[j * sums.strides[3]] = 0.0F;
+void clear_key_weights(const problem& p, const tensor& sums) {
+    if (!p.sum_keys) { return; }
+    for (std::int64_t index = 0; index < p.batch; ++index) {
+        const sequence of = sequence_of(p, index);
+        for (std::int64_t h = 0; h < p.heads; ++h) {
+            float* const first = token_of<float>(sums, of.batch_entry, h, 0);
+            for (std::int64_t j = 0; j < padded_keys(p, index); ++j) {
+                first[(of.first_key + j) * sums.strides[3]] = 0.0F;
             }
         }
     }
@@ -143,7 +145,7 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
     const problem sizes = check_arguments(q, k, v, out, how);
     const work_plan work = make_plan(sizes, how);
     if (work.summary.tasks == 0) {
-        clear_key_weights(how.extra.key_weights);
+        clear_key_weights(sizes, how.extra.key_weights);
         return;
     }
     const std::unique_ptr<std::byte, scratch_deleter> scratch(

@@ -355,10 +355,10 @@ void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_s
     }
 }
 
+/// Padding has the sum 0.
 void write_key_weights(const problem& p, const head_of& h, key_sums& sums, const tensor& to) {
     sums.fold();
-    const std::int64_t columns = p.query_starts.empty() ? p.keys : h.of.keys;
-    for (std::int64_t j = 0; j < columns; ++j) {
+    for (std::int64_t j = 0; j < padded_keys(p, h.batch); ++j) {
         element(to, h.of.batch_entry, h.head, 0, h.of.first_key + j) =
             canonical(sums.total[static_cast<std::size_t>(j)]);
     }

@@ -3,14 +3,13 @@
 
 #include <doctest/doctest.h>
 #include <cstdint>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <tilewise/attention.hpp>
-#include <tilewise/reference.hpp>
 #include <vector>
 
 #include "cases.hpp"
+#include "refusals.hpp"
 #include "support.hpp"
 
 namespace tilewise_tests {
@@ -22,42 +21,14 @@ using tilewise::causal;
 using tilewise::const_tensor;
 using tilewise::element_type;
 
-constexpr count queries = 6;
-constexpr count keys = 9;
-const attention_case sizes{
-    .batch = 2, .heads = 4, .kv_heads = 2, .queries = queries, .keys = keys, .key_dim = 4, .value_dim = 3};
+constexpr count queries = refused_sizes.queries;
+constexpr count keys = refused_sizes.keys;
 const std::vector<std::uint8_t> bytes(1000, 1);
 const std::vector<float> floats(1000, 0.5F);
 const std::vector<std::int32_t> integers(1000, 3);
 
 const_tensor mask_of(std::array<count, 4> extents) {
     return {bytes.data(), element_type::boolean, extents, {0, 0, keys, 1}};
-}
-
-/// Checks that the options are refused by both formulations and the plan, with all `parts` in the message.
-void refuses(const tilewise::options& how, const std::vector<std::string>& parts) {
-    const inputs given = make_inputs(sizes);
-    const results got = make_results(sizes);
-    const const_tensor q = given.q.view();
-    const const_tensor k = given.k.view();
-    const const_tensor v = given.v.view();
-    const std::function<void()> calls[] = {
-        [&] { tilewise::attention(q, k, v, got.out.view(), how); },
-        [&] { tilewise::reference::attention(q, k, v, got.out.view(), how); },
-        [&] { static_cast<void>(tilewise::plan_attention(q, k, v, got.out.view(), how)); }};
-    for (const auto& call : calls) {
-        std::string message;
-        try {
-            call();
-        } catch (const std::invalid_argument& error) { message = error.what(); }
-        INFO("message: ", message);
-        REQUIRE(message != "");
-        for (const std::string& part : parts) {
-            INFO("wanted: ", part);
-            CHECK(message.find(part) != std::string::npos);
-        }
-        CHECK(got.out.damage() == "");
-    }
 }
 
 }  // namespace
@@ -103,8 +74,8 @@ TEST_CASE("mask arguments: tensors") {
     refuses({.bias = mask_of({1, 1, queries, keys})}, {"bias", "boolean", "f32"});
     refuses({.blocks = {mask_of({1, 1, 3, 3}), 0, 3}}, {"blocks", "query_block 0", "at least 1"});
     refuses({.blocks = {mask_of({1, 1, 3, 4}), 2, 3}}, {"blocks", "4", "3"});
-    const inputs given = make_inputs(sizes);
-    const results got = make_results(sizes);
+    const inputs given = make_inputs(refused_sizes);
+    const results got = make_results(refused_sizes);
     const const_tensor overlapping(got.out.view().data, element_type::f32, {1, 1, 1, keys}, {0, 0, 0, 1});
     CHECK_THROWS_AS(tilewise::attention(given.q.view(), given.k.view(), given.v.view(), got.out.view(),
                                         {.bias = overlapping}),
@@ -125,7 +96,7 @@ TEST_CASE("mask arguments: modifiers") {
 TEST_CASE("mask arguments: packed sequences") {
     const std::vector<count> starts = {0, 6};
     refuses({.query_starts = starts, .key_starts = starts}, {"q", "batch is 2", "1"});
-    attention_case packed = sizes;
+    attention_case packed = refused_sizes;
     packed.batch = 1;
     const inputs given = make_inputs(packed);
     const results got = make_results(packed);

@@ -8,6 +8,7 @@
 #include <tilewise/reference.hpp>
 #include <vector>
 
+#include "all_results.hpp"
 #include "cases.hpp"
 #include "mask_cases.hpp"
 #include "support.hpp"
@@ -44,49 +45,18 @@ void spoil(random_source& random, const inputs& given, const attention_case& siz
     }
 }
 
-/// All results that a call can give.
-struct all_results {
-    results main;
-    std::vector<count> rows;
-    owned_tensor row_maximum;
-    owned_tensor entropy;
-    owned_tensor key_weights;
-    owned_tensor weights;
-
-    all_results(const attention_case& s, const std::vector<count>& chosen)
-        : main(make_results(s)),
-          rows(chosen),
-          row_maximum({s.batch, s.heads, s.queries, 1}),
-          entropy({s.batch, s.heads, s.queries, 1}),
-          key_weights({s.batch, s.heads, 1, s.keys}),
-          weights({s.batch, s.heads, static_cast<count>(chosen.size()), s.keys}) {}
-
-    [[nodiscard]] tilewise::options asked_for(tilewise::options how) const {
-        how.lse = main.lse.view();
-        how.extra = {row_maximum.view(), entropy.view(), key_weights.view(), rows, weights.view()};
-        return how;
-    }
-};
-
 /// Runs both formulations and compares their bits.
 all_results check_bits(const mask_case& of, const inputs& given, random_source& random) {
     INFO(show(of.sizes), ", ", of.names);
     std::vector<count> rows;
     for (count i = 0; i < of.sizes.queries; i += random.between(1, 40)) { rows.push_back(i); }
     all_results want(of.sizes, rows);
-    const all_results got(of.sizes, rows);
-    tilewise::options how = want.asked_for(of.how);
-    tilewise::reference::attention(given.q.view(), given.k.view(), given.v.view(), want.main.out.view(), how);
-    how = got.asked_for(of.how);
+    tilewise::reference::attention(given.q.view(), given.k.view(), given.v.view(), want.out.view(),
+                                   want.asked_for(of.how));
+    tilewise::options how = of.how;
     how.threads = static_cast<int>(random.between(1, 3));
     how.scratch_budget = random.between(1, 4) == 1 ? 1 : 0;
-    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), got.main.out.view(), how);
-    CHECK(first_difference(got.main.out.view(), want.main.out.view()) == "");
-    CHECK(first_difference(got.main.lse.view(), want.main.lse.view()) == "");
-    CHECK(first_difference(got.row_maximum.view(), want.row_maximum.view()) == "");
-    CHECK(first_difference(got.entropy.view(), want.entropy.view()) == "");
-    CHECK(first_difference(got.key_weights.view(), want.key_weights.view()) == "");
-    CHECK(first_difference(got.weights.view(), want.weights.view()) == "");
+    CHECK(first_difference(attend(of.sizes, given, how, rows), want) == "");
     return want;
 }
 
@@ -109,12 +79,12 @@ void check_meaning(const mask_case& of, const inputs& given, const all_results& 
             std::vector<double> key_weights(static_cast<std::size_t>(sizes.keys), 0.0);
             std::size_t chosen = 0;
             for (count i = 0; i < sizes.queries; ++i, ++row) {
-                expect(is_near(want.lse[row], got.main.lse.at(b, h, i, 0), 2e-5));
+                expect(is_near(want.lse[row], got.lse.at(b, h, i, 0), 2e-5));
                 expect(is_near(want.largest[row], got.row_maximum.at(b, h, i, 0), 2e-5));
                 expect(is_near(want.entropy[row], got.entropy.at(b, h, i, 0), 1e-4));
                 for (count x = 0; x < sizes.value_dim; ++x) {
                     const double error =
-                        std::fabs(want.out[at++] - static_cast<double>(got.main.out.at(b, h, i, x)));
+                        std::fabs(want.out[at++] - static_cast<double>(got.out.at(b, h, i, x)));
                     expect(error <= 1e-4);
                 }
                 const double* const weights = want.weights.data() + row * key_weights.size();

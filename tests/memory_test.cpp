@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "all_results.hpp"
 #include "allocation_counter.hpp"
 #include "cases.hpp"
 
@@ -15,8 +16,12 @@ namespace {
 using count = std::int64_t;
 using tilewise::axis;
 
-/// What a call may allocate beside its scratch: OpenMP's bookkeeping when it starts threads.
-constexpr std::size_t bookkeeping = 64 * 1024;
+/// What a call may allocate beside its scratch: OpenMP's bookkeeping when it starts threads, and that of
+/// clang's for each task that it hands out.
+std::size_t bookkeeping(const tilewise::plan& plan) {
+    return plan.threads == 1 ? 0 : 64 * 1024 + 2 * 1024 * static_cast<std::size_t>(plan.tasks);
+}
+
 constexpr std::size_t most_scratch_per_thread = 512 * 1024;
 
 tilewise::options options_of(const attention_case& which, const results& into, const setting& how) {
@@ -27,23 +32,29 @@ tilewise::options options_of(const attention_case& which, const results& into, c
             .scratch_budget = how.scratch_budget};
 }
 
-/// Calls attention and checks what it allocates, once OpenMP has started its threads.
-void check_allocations(const attention_case& which, const inputs& given, const setting& how) {
-    const results into = make_results(which);
-    const tilewise::options options = options_of(which, into, how);
+/// Calls attention and checks what it allocates, once OpenMP has started its threads. Returns the plan.
+tilewise::plan check_allocations(const inputs& given, const owned_tensor& out,
+                                 const tilewise::options& options) {
     const tilewise::plan plan =
-        tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(), options);
+        tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), out.view(), options);
     std::size_t bytes = 0;
-    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(), options);
+    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), out.view(), options);
     {
         const allocation_counter counter;
-        tilewise::attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(), options);
+        tilewise::attention(given.q.view(), given.k.view(), given.v.view(), out.view(), options);
         bytes = counter.bytes();
     }
-    INFO(show(which));
-    INFO("threads ", how.threads, ", scratch budget ", how.scratch_budget);
+    INFO("threads ", options.threads, ", scratch budget ", options.scratch_budget);
     CHECK(bytes >= plan.scratch_bytes);
-    CHECK(bytes <= plan.scratch_bytes + bookkeeping);
+    CHECK(bytes <= plan.scratch_bytes + bookkeeping(plan));
+    return plan;
+}
+
+/// The same without results that need memory of their own.
+void check_allocations(const attention_case& which, const inputs& given, const setting& how) {
+    INFO(show(which));
+    const results into = make_results(which);
+    const tilewise::plan plan = check_allocations(given, into.out, options_of(which, into, how));
     CHECK(plan.scratch_bytes == plan.scratch_bytes_per_thread * static_cast<std::size_t>(plan.threads));
 }
 
@@ -94,6 +105,24 @@ TEST_CASE("memory: a call allocates its scratch and no more") {
                 check_allocations(which, make_inputs(which), how);
             }
         }
+    }
+}
+
+TEST_CASE("memory: sums of weights per key take 8 bytes per query row, other results nothing") {
+    const attention_case which{.heads = 2, .queries = 4000, .keys = 300, .key_dim = 8, .value_dim = 8};
+    const inputs given = make_inputs(which);
+    for (const setting& how : {setting{1, 0}, setting{1, 1}, setting{3, 0}}) {
+        const all_results into(which, {0, 1, 3999});
+        tilewise::options options =
+            into.asked_for({.threads = how.threads, .scratch_budget = how.scratch_budget});
+        const tilewise::plan all = check_allocations(given, into.out, options);
+        options.extra.key_weights = {};
+        const tilewise::plan others = check_allocations(given, into.out, options);
+        options.extra = {};
+        const tilewise::plan none = check_allocations(given, into.out, options);
+        CHECK(all.scratch_bytes == all.scratch_bytes_per_thread * static_cast<std::size_t>(all.threads) +
+                                       std::size_t{8} * 2 * 4000);
+        CHECK(others.scratch_bytes == none.scratch_bytes);
     }
 }
 
@@ -171,16 +200,15 @@ TEST_CASE("memory: a budget makes the scratch smaller, down to that of one panel
 TEST_CASE("memory: where the scratch cannot be had, the call throws and writes nothing") {
     const attention_case which{.queries = 300, .keys = 300};
     const inputs given = make_inputs(which);
-    results into = make_results(which);
+    const all_results into(which, {0, 299});
     bool failed = false;
     {
+        const tilewise::options options = into.asked_for({});
         const allocation_limit limit(1000);
         try {
-            tilewise::attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(),
-                                {.lse = into.lse.view()});
+            tilewise::attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(), options);
         } catch (const std::bad_alloc&) { failed = true; }
     }
     CHECK(failed);
-    CHECK(into.out.damage() == "");
-    CHECK(into.lse.damage() == "");
+    CHECK(damage(into) == "");
 }

@@ -43,6 +43,18 @@ void for_each_element(const tilewise::tensor& view, const std::function<void(flo
 std::span<const layout> all_layouts() { return layouts; }
 const layout& dense() { return layouts[0]; }
 
+std::string first_written(const tilewise::tensor& part) {
+    std::string found;
+    std::int64_t number = 0;
+    for_each_element(part, [&](float& value) {
+        if (bits_of(value) != canary_bits && found.empty()) {
+            found = "written to element " + std::to_string(number) + ": " + show(value);
+        }
+        ++number;
+    });
+    return found;
+}
+
 owned_tensor::owned_tensor(const extents& sizes, const layout& where) {
     extents strides{};
     std::int64_t total = 1;

@@ -35,6 +35,9 @@ inline constexpr std::size_t output_layouts = 7;
 /// The contiguous [batch, heads, tokens, head_dim] layout.
 const layout& dense();
 
+/// Empty if a part of an owned tensor still holds the canary; else where it was written to, in words.
+std::string first_written(const tilewise::tensor& part);
+
 class owned_tensor {
 public:
     owned_tensor() = default;

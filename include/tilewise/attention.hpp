@@ -65,7 +65,7 @@ struct score_function {
 /// so that a row's weights then sum to less than 1. All have the same bits everywhere, too.
 struct extra_results {
     /// The largest score (scaled, after all modifiers) of each query row: [batch, heads, query tokens, 1].
-    /// -inf for a row that sees no key, NaN for a row whose output is NaN.
+    /// -inf for a row that sees no key, NaN for a row whose weights are NaN.
     tensor row_maximum = {};
 
     /// The entropy of each query row's weights, in nats: -sum w ln w; [batch, heads, query tokens, 1]. 0 for
@@ -117,6 +117,7 @@ struct options {
 
     /// Documents packed in one sequence: ascending boundaries, document d being positions documents[d] ..
     /// documents[d + 1] - 1. A query sees only keys of its own document; one in none sees none.
+    /// document_boundaries (documents.hpp) makes them from one id per token.
     std::span<const std::int64_t> documents = {};
 
     /// Per batch entry, how many keys it has, at most n_keys; the rest is padding and never read. Empty: all
@@ -128,7 +129,8 @@ struct options {
     /// key_starts[s + 1] - 1, and is attended to by itself, as a batch entry is ("cu_seqlens" in
     /// FlashAttention). One start more than sequences; ascending. Rows of q outside of all sequences are not
     /// touched. In all other options, token numbers and positions begin at 0 in each sequence, batch means
-    /// sequences, and extents of tokens those of the longest sequence; lse has the layout of q. Both or none.
+    /// sequences, and extents of tokens those of the longest sequence; but lse and other results per query
+    /// row have the layout of q, key_weights that of k, and weight_rows are tokens of q. Both or none.
     std::span<const std::int64_t> query_starts = {};
     std::span<const std::int64_t> key_starts = {};
 

@@ -4,6 +4,7 @@
 #define TILEWISE_TILEWISE_HPP
 
 #include <tilewise/attention.hpp>
+#include <tilewise/documents.hpp>
 #include <tilewise/isa.hpp>
 #include <tilewise/onnx.hpp>
 #include <tilewise/reference.hpp>

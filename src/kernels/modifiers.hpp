@@ -160,7 +160,11 @@ bool modify_scores(const shape& s, const task& t, const panel& p, float* tile, c
     }
     const bool masked = rules.bias.data != nullptr && add_bias(s, t, p, tile, keys);
     if (rules.alibi_slopes != nullptr) { add_alibi<Vectors>(s, t, p, tile, keys); }
-    if (rules.function != nullptr) { call_function(s, t, p, tile, keys); }
+    if (rules.function != nullptr) {
+        call_function(s, t, p, tile, keys);
+        // It may have overwritten what the bias masks.
+        if (masked) { fill_where_bias_masks(s, t, p, tile, keys, -__builtin_inff()); }
+    }
     return masked;
 }
 
