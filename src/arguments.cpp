@@ -36,10 +36,10 @@ void require_countable(const problem& p) {
 
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                         const tensor& out, const options& how) {
-    const byte_range q_bytes = check_view("q", q);
-    const byte_range k_bytes = check_view("k", k);
-    const byte_range v_bytes = check_view("v", v);
-    const byte_range out_bytes = check_view("out", out);
+    const byte_range q_bytes = check_view("q", q, float_types);
+    const byte_range k_bytes = check_view("k", k, float_types);
+    const byte_range v_bytes = check_view("v", v, float_types);
+    const byte_range out_bytes = check_view("out", out, float_types);
     require_countable_head_dim("q", q.head_dim());
     require_countable_head_dim("v", v.head_dim());
     require_extent("k", k, axis::batch, q.batch(), "q");
@@ -60,7 +60,7 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     require_apart("out", out_bytes, "v", v_bytes);
     byte_range lse_bytes{};
     if (how.lse.data != nullptr) {
-        lse_bytes = check_view("lse", how.lse);
+        lse_bytes = check_view("lse", how.lse, element_type::f32);
         require_extent("lse", how.lse, axis::batch, q.batch(), "q");
         require_extent("lse", how.lse, axis::heads, q.heads(), "q");
         require_extent("lse", how.lse, axis::tokens, q.tokens(), "q");
@@ -81,8 +81,10 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     check_packing(how, q, k, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = {k.strides[2], k.strides[3]};
-    p.v_layout = {v.strides[2], v.strides[3]};
+    p.k_layout = {k.strides[2], k.strides[3], k.type};
+    p.v_layout = {v.strides[2], v.strides[3], v.type};
+    p.q_type = q.type;
+    p.out_type = out.type;
     require_countable(p);
     check_options(how, {out_bytes, lse_bytes}, p);
     return p;

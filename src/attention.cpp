@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 #include "arguments.hpp"
 #include "float_environment.hpp"
@@ -35,15 +36,16 @@ struct call {
     std::byte* scratch;
 };
 
-template <class Float, class Void>
-Float* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
+template <class Void>
+Void* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
     if (view.data == nullptr) { return nullptr; }
-    return static_cast<Float*>(view.data) + batch * view.strides[0] + head * view.strides[1] +
-           token * view.strides[2];
+    using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+    const std::int64_t offset = batch * view.strides[0] + head * view.strides[1] + token * view.strides[2];
+    return static_cast<byte*>(view.data) + offset * element_bits(view.type) / 8;
 }
 
 kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
-    return {token_of<float>(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
+    return {token_of(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
 }
 
 void run_task(void* context, std::int64_t index, int thread) {
@@ -51,18 +53,18 @@ void run_task(void* context, std::int64_t index, int thread) {
     const row_block block = block_of_task(*c.work, *c.sizes, index);
     const sequence of = sequence_of(*c.sizes, block.sequence);
     const std::int64_t head = block.kv_head * c.sizes->group;
-    const kernels::task task{{token_of<const float>(c.q, of.batch_entry, head, of.first_query),
-                              c.q.strides[2], c.q.strides[1], c.q.strides[3]},
-                             token_of<const float>(c.k, of.batch_entry, block.kv_head, of.first_key),
-                             token_of<const float>(c.v, of.batch_entry, block.kv_head, of.first_key),
-                             group_of(c.out, of.batch_entry, head, of.first_query),
-                             group_of(c.lse, of.batch_entry, head, of.first_query),
-                             block.sequence,
-                             head,
-                             of.keys,
-                             of.query_position,
-                             block.first_row,
-                             block.rows};
+    const kernels::task task{
+        {token_of(c.q, of.batch_entry, head, of.first_query), c.q.strides[2], c.q.strides[1], c.q.strides[3]},
+        token_of(c.k, of.batch_entry, block.kv_head, of.first_key),
+        token_of(c.v, of.batch_entry, block.kv_head, of.first_key),
+        group_of(c.out, of.batch_entry, head, of.first_query),
+        group_of(c.lse, of.batch_entry, head, of.first_query),
+        block.sequence,
+        head,
+        of.keys,
+        of.query_position,
+        block.first_row,
+        block.rows};
     const float_environment standard;
     c.kernels->forward(
         c.work->shape, task,

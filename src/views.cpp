@@ -1,5 +1,6 @@
 #include "views.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
@@ -13,6 +14,10 @@ std::string type_name(element_type type) {
     switch (type) {
         case element_type::f32:
             return "f32";
+        case element_type::f16:
+            return "f16";
+        case element_type::bf16:
+            return "bf16";
         case element_type::i32:
             return "i32";
         case element_type::boolean:
@@ -23,16 +28,28 @@ std::string type_name(element_type type) {
     return "number " + std::to_string(static_cast<int>(type));
 }
 
+void require_type(std::string_view name, element_type given, std::span<const element_type> allowed) {
+    if (std::find(allowed.begin(), allowed.end(), given) != allowed.end()) { return; }
+    std::string names = type_name(allowed.front());
+    for (std::size_t i = 1; i < allowed.size(); ++i) {
+        names += (i + 1 < allowed.size() ? ", " : " or ") + type_name(allowed[i]);
+    }
+    refuse(name, ": element type ", type_name(given), " given, it must be ", names);
+}
+
 bool is_empty(const const_tensor& view) {
     return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
 }
 
 }  // namespace
 
-byte_range check_view(std::string_view name, const const_tensor& view, element_type type) {
-    if (view.type != type) {
-        refuse(name, ": element type ", type_name(view.type), " given, it must be ", type_name(type));
-    }
+byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed) {
+    return check_view(name, view, std::span(&allowed, 1));
+}
+
+byte_range check_view(std::string_view name, const const_tensor& view,
+                      std::span<const element_type> allowed) {
+    require_type(name, view.type, allowed);
     for (std::size_t a = 0; a < 4; ++a) {
         if (view.extents[a] < 0) {
             refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be at least 0");

@@ -4,6 +4,7 @@
 #define TILEWISE_SRC_VIEWS_HPP
 
 #include <cstdint>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -28,8 +29,12 @@ struct byte_range {
     std::uintptr_t last = 0;
 };
 
+/// What the elements of q, k, v, out and a bias may be.
+inline constexpr element_type float_types[] = {element_type::f32, element_type::f16, element_type::bf16};
+
 /// Checks one view by itself; its byte range is empty if it has no element.
-byte_range check_view(std::string_view name, const const_tensor& view, element_type type = element_type::f32);
+byte_range check_view(std::string_view name, const const_tensor& view, std::span<const element_type> allowed);
+byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed);
 
 void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
                     std::string_view reason);

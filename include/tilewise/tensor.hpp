@@ -16,20 +16,10 @@
 #include <string>
 #include <type_traits>
 
+#include <tilewise/element_type.hpp>
+#include <tilewise/half.hpp>
+
 namespace tilewise {
-
-/// How one element is stored.
-enum class element_type : std::uint8_t {
-    f32,      ///< IEEE 754 binary32
-    i32,      ///< signed integer, 32 bits
-    boolean,  ///< one byte, true if it is not 0
-    bit       ///< one bit, the least significant of a byte first; data is the byte of element 0
-};
-
-/// The size of one element, in bits.
-[[nodiscard]] constexpr std::int64_t element_bits(element_type type) {
-    return type == element_type::bit ? 1 : type == element_type::boolean ? 8 : 32;
-}
 
 /// The four axes of a view, as indices into its extents and strides.
 enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
@@ -102,17 +92,33 @@ using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const vo
     return b > largest / a ? largest : a * b;
 }
 
+/// Whether elements of a C++ type can be q, k, v or out, and their element_type.
 template <class Float>
-inline constexpr bool is_f32 = std::is_same_v<std::remove_const_t<Float>, float>;
+inline constexpr bool is_float = false;
+template <class Float>
+inline constexpr bool is_float<const Float> = is_float<Float>;
+template <>
+inline constexpr bool is_float<float> = true;
+template <>
+inline constexpr bool is_float<float16> = true;
+template <>
+inline constexpr bool is_float<bfloat16> = true;
+template <class Float>
+inline constexpr element_type type_of =
+    std::is_same_v<std::remove_const_t<Float>, float16>    ? element_type::f16
+    : std::is_same_v<std::remove_const_t<Float>, bfloat16> ? element_type::bf16
+                                                           : element_type::f32;
 }  // namespace detail
+
+// The constructors below take memory of float, float16 or bfloat16, const or not.
 
 /// A contiguous tensor with memory order [batch, heads, tokens, head_dim] (BHSD, as PyTorch has it).
 template <class Float>
-requires(detail::is_f32<Float>)
+requires(detail::is_float<Float>)
     [[nodiscard]] constexpr detail::view_of<Float> bhsd(Float* data, std::int64_t batch, std::int64_t heads,
                                                         std::int64_t tokens, std::int64_t head_dim) {
     return {data,
-            element_type::f32,
+            detail::type_of<Float>,
             {batch, heads, tokens, head_dim},
             {detail::stride_over(heads, detail::stride_over(tokens, head_dim)),
              detail::stride_over(tokens, head_dim), head_dim, 1}};
@@ -120,11 +126,11 @@ requires(detail::is_f32<Float>)
 
 /// A contiguous tensor with memory order [batch, tokens, heads, head_dim] (BSHD, as FlashAttention has it).
 template <class Float>
-requires(detail::is_f32<Float>)
+requires(detail::is_float<Float>)
     [[nodiscard]] constexpr detail::view_of<Float> bshd(Float* data, std::int64_t batch, std::int64_t tokens,
                                                         std::int64_t heads, std::int64_t head_dim) {
     return {data,
-            element_type::f32,
+            detail::type_of<Float>,
             {batch, heads, tokens, head_dim},
             {detail::stride_over(tokens, detail::stride_over(heads, head_dim)), head_dim,
              detail::stride_over(heads, head_dim), 1}};
@@ -133,18 +139,18 @@ requires(detail::is_f32<Float>)
 /// The same layouts over a span, which must hold at least batch * heads * tokens * head_dim elements:
 /// std::invalid_argument otherwise (also when an extent is negative).
 template <class Float>
-requires(detail::is_f32<Float>)
+requires(detail::is_float<Float>)
     [[nodiscard]] detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
                                               std::int64_t tokens, std::int64_t head_dim);
 template <class Float>
-requires(detail::is_f32<Float>)
+requires(detail::is_float<Float>)
     [[nodiscard]] detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
                                               std::int64_t heads, std::int64_t head_dim);
 
 /// A contiguous [batch, heads, tokens] tensor with one value per query row, for options::lse; its head_dim
 /// is 1.
 template <class Float>
-requires(detail::is_f32<Float>)
+requires(std::is_same_v<std::remove_const_t<Float>, float>)
     [[nodiscard]] constexpr detail::view_of<Float> row_values(Float* data, std::int64_t batch,
                                                               std::int64_t heads, std::int64_t tokens) {
     return bhsd(data, batch, heads, tokens, 1);
@@ -161,7 +167,7 @@ struct qkv_views {
 /// Views of the output of a fused projection, contiguous [batch, tokens, heads + 2 * kv_heads, head_dim]:
 /// each token holds its query heads, then its key heads, then its value heads.
 template <class Float>
-requires(detail::is_f32<Float>)
+requires(detail::is_float<Float>)
     [[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Float>, const void, void>> packed_qkv(
         Float* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
         std::int64_t head_dim) {
@@ -192,17 +198,17 @@ inline void require_span(std::size_t size, std::array<std::int64_t, 4> extents) 
 }  // namespace detail
 
 template <class Float>
-requires(detail::is_f32<Float>) detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch,
-                                                            std::int64_t heads, std::int64_t tokens,
-                                                            std::int64_t head_dim) {
+requires(detail::is_float<Float>) detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch,
+                                                              std::int64_t heads, std::int64_t tokens,
+                                                              std::int64_t head_dim) {
     detail::require_span(data.size(), {batch, heads, tokens, head_dim});
     return bhsd(data.data(), batch, heads, tokens, head_dim);
 }
 
 template <class Float>
-requires(detail::is_f32<Float>) detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch,
-                                                            std::int64_t tokens, std::int64_t heads,
-                                                            std::int64_t head_dim) {
+requires(detail::is_float<Float>) detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch,
+                                                              std::int64_t tokens, std::int64_t heads,
+                                                              std::int64_t head_dim) {
     detail::require_span(data.size(), {batch, heads, tokens, head_dim});
     return bshd(data.data(), batch, tokens, heads, head_dim);
 }

@@ -4,6 +4,8 @@
 #define TILEWISE_TILEWISE_HPP
 
 #include <tilewise/attention.hpp>
+#include <tilewise/element_type.hpp>
+#include <tilewise/half.hpp>
 #include <tilewise/isa.hpp>
 #include <tilewise/reference.hpp>
 #include <tilewise/tensor.hpp>

@@ -7,23 +7,26 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tilewise/element_type.hpp>
+
 namespace tilewise::kernels {
 
 /// Where the elements of a key head's tokens are, [tokens, head_dim], strides in elements.
 struct row_layout {
     std::int64_t token_stride;
     std::int64_t element_stride;
+    element_type type;
 };
 
 /// The tokens of a group of query heads, [tokens, heads of the group, head_dim], strides in elements.
 struct group_in {
-    const float* data;
+    const void* data;
     std::int64_t token_stride;
     std::int64_t head_stride;
     std::int64_t element_stride;
 };
 struct group_out {
-    float* data;
+    void* data;
     std::int64_t token_stride;
     std::int64_t head_stride;
     std::int64_t element_stride;
@@ -69,9 +72,10 @@ struct tensor_masks {
 struct score_rules {
     bool multiply;  ///< by scale
     float scale;
-    float soft_cap;             ///< 0: none; replaces the multiplication
-    float soft_cap_factor;      ///< f32(scale / soft_cap)
-    grid bias;                  ///< float
+    float soft_cap;         ///< 0: none; replaces the multiplication
+    float soft_cap_factor;  ///< f32(scale / soft_cap)
+    grid bias;
+    element_type bias_type;
     const float* alibi_slopes;  ///< per query head; null: none
     float exponent;
 };
@@ -84,6 +88,8 @@ struct shape {
     std::int64_t value_dim;
     row_layout k_layout;
     row_layout v_layout;
+    element_type q_type;
+    element_type out_type;
     bool copy_k;  ///< chunks are copied into scratch, instead of read in place
     bool copy_v;
     std::int64_t block_rows;  ///< most query rows of a task
@@ -98,10 +104,10 @@ struct shape {
 /// tiles of keys and values.
 struct task {
     group_in q;
-    const float* k;  ///< [keys, head_dim], k_layout
-    const float* v;  ///< [keys, value_dim], v_layout
+    const void* k;  ///< [keys, head_dim], k_layout
+    const void* v;  ///< [keys, value_dim], v_layout
     group_out out;
-    group_out lse;  ///< head_dim 1; data is null when not wanted
+    group_out lse;  ///< f32, head_dim 1; data is null when not wanted
     std::int64_t batch;
     std::int64_t first_head;      ///< query head of the group's first
     std::int64_t keys;            ///< of this sequence; none beyond is read

@@ -1,4 +1,4 @@
-// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read, in place or copied into
+// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read, in place or converted into
 // scratch, as the plan says. Only elements that exist are read.
 
 #ifndef TILEWISE_SRC_KERNELS_TILES_HPP
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "../contract.hpp"
+#include "elements.hpp"
 #include "interface.hpp"
 #include "simd.hpp"
 
@@ -36,26 +37,25 @@ TILEWISE_INLINE std::int64_t tile_stride(std::int64_t dim) {
 
 /// The rows of K or of V of one head, handed out in tiles.
 struct tile_source {
-    const float* data;
+    const void* data;
     row_layout layout;
     std::int64_t dim;
-    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place
+    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
 };
 
 /// Rows first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
 /// processor looks up several pages at a time, which it cannot do for a row or two between computations.
 inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
-    const float* const from = source.data + first * source.layout.token_stride;
-    if (source.buffer == nullptr) { return {from, source.layout.token_stride}; }
+    const row_layout& layout = source.layout;
+    if (source.buffer == nullptr) {
+        return {static_cast<const float*>(source.data) + first * layout.token_stride, layout.token_stride};
+    }
+    const storage& type = storage_of(layout.type);
     const std::int64_t stride = tile_stride(source.dim);
     for (std::int64_t j = 0; j < count; ++j) {
-        const float* const row = from + j * source.layout.token_stride;
         float* const to = source.buffer + j * stride;
-        if (source.layout.element_stride == 1) {
-            __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
-        } else {
-            for (std::int64_t i = 0; i < source.dim; ++i) { to[i] = row[i * source.layout.element_stride]; }
-        }
+        const std::byte* const row = element_at(source.data, (first + j) * layout.token_stride, type);
+        type.decode(row, layout.element_stride, source.dim, to);
         for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
     }
     return {source.buffer, stride};
@@ -82,7 +82,7 @@ public:
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
         if (source.buffer != nullptr) { return; }
-        const float* const row = source.data + key * source.layout.token_stride;
+        const float* const row = static_cast<const float*>(source.data) + key * source.layout.token_stride;
         for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
     }
 

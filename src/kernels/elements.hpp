@@ -1,0 +1,111 @@
+// How elements are stored, and rows of them to f32 and back. A new storage type is one decoder here, and one
+// row of the table.
+
+#ifndef TILEWISE_SRC_KERNELS_ELEMENTS_HPP
+#define TILEWISE_SRC_KERNELS_ELEMENTS_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tilewise/element_type.hpp>
+
+#include "simd.hpp"
+
+namespace tilewise::kernels::TILEWISE_ISA {
+
+// Each type converts `lanes` elements at a time. What is encoded is a result: a NaN is the canonical one.
+
+struct f32_elements {
+    using stored = float;
+    static TILEWISE_INLINE vec decode(const stored* from) { return vec::load_unaligned(from); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) { value.store_unaligned(to); }
+};
+
+/// +0 for what rounds to a zero, of either sign: half of the smallest number is a tie, and 0 is even.
+TILEWISE_INLINE vec without_negative_zero(vec value, float smallest) {
+    return select(absolute(value) <= broadcast(smallest / 2), broadcast(0.0F), value);
+}
+
+struct f16_elements {
+    using stored = std::uint16_t;
+    static TILEWISE_INLINE vec decode(const stored* from) { return load_f16(from); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) {
+        store_f16(to, without_negative_zero(value, 0x1p-24F));
+    }
+};
+
+struct bf16_elements {
+    using stored = std::uint16_t;
+    static TILEWISE_INLINE vec decode(const stored* from) { return float_of_bits(load_u16(from) << 16); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) {
+        const int_vec bits = bits_of(without_negative_zero(value, 0x1p-133F));
+        const int_vec odd = (bits >> 16) & int_vec(1);
+        store_u16(to, (bits + int_vec(0x7fff) + odd) >> 16);
+    }
+};
+
+/// Converts a row of `count` elements, `stride` apart. `to` is aligned, with room for whole vectors.
+template <class Elements>
+void decode_row(const void* row, std::int64_t stride, std::int64_t count, float* to) {
+    using stored = typename Elements::stored;
+    const auto* const from = static_cast<const stored*>(row);
+    std::int64_t i = 0;
+    if (stride == 1) {
+        for (; i + lanes <= count; i += lanes) { store(to + i, Elements::decode(from + i)); }
+    }
+    for (; i < count; i += lanes) {
+        stored some[lanes] = {};
+        for (std::int64_t n = 0; n < lanes && i + n < count; ++n) { some[n] = from[(i + n) * stride]; }
+        store(to + i, Elements::decode(some));
+    }
+}
+
+/// The same the other way; `from` is aligned, and whole vectors of it are read.
+template <class Elements>
+void encode_row(const float* from, std::int64_t count, void* row, std::int64_t stride) {
+    using stored = typename Elements::stored;
+    auto* const to = static_cast<stored*>(row);
+    std::int64_t i = 0;
+    if (stride == 1) {
+        for (; i + lanes <= count; i += lanes) { Elements::encode(load(from + i), to + i); }
+    }
+    for (; i < count; i += lanes) {
+        stored some[lanes];
+        Elements::encode(load(from + i), some);
+        for (std::int64_t n = 0; n < lanes && i + n < count; ++n) { to[(i + n) * stride] = some[n]; }
+    }
+}
+
+struct storage {
+    element_type type;
+    std::int64_t bytes;  ///< of an element
+    void (*decode)(const void* row, std::int64_t stride, std::int64_t count, float* to);
+    void (*encode)(const float* from, std::int64_t count, void* row, std::int64_t stride);
+};
+
+template <class Elements>
+constexpr storage storage_as(element_type type) {
+    return {type, sizeof(typename Elements::stored), decode_row<Elements>, encode_row<Elements>};
+}
+
+constexpr storage storages[] = {storage_as<f32_elements>(element_type::f32),
+                                storage_as<f16_elements>(element_type::f16),
+                                storage_as<bf16_elements>(element_type::bf16)};
+
+inline const storage& storage_of(element_type type) {
+    const storage* found = storages;
+    while (found->type != type) { ++found; }
+    return *found;
+}
+
+/// Where element `index` of an array is.
+TILEWISE_INLINE const std::byte* element_at(const void* data, std::int64_t index, const storage& type) {
+    return static_cast<const std::byte*>(data) + index * type.bytes;
+}
+TILEWISE_INLINE std::byte* element_at(void* data, std::int64_t index, const storage& type) {
+    return static_cast<std::byte*>(data) + index * type.bytes;
+}
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
+
+#endif

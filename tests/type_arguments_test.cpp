@@ -1,0 +1,77 @@
+// Wrong element types: refused by name, with what was given and what is allowed; and checks of memory count
+// elements in their size.
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace tilewise_tests;
+
+namespace {
+
+using tilewise::element_type;
+using tilewise::float16;
+
+/// A valid call in f16: 2 heads, 3 queries, 4 keys, head_dim 8.
+struct call {
+    std::vector<float16> memory = std::vector<float16>(400, float16(0.5F));
+    std::vector<float> floats = std::vector<float>(100, 0.5F);
+    tilewise::const_tensor q = tilewise::bhsd(memory.data(), 1, 2, 3, 8);
+    tilewise::const_tensor k = tilewise::bhsd(memory.data() + 48, 1, 2, 4, 8);
+    tilewise::const_tensor v = tilewise::bhsd(memory.data() + 112, 1, 2, 4, 8);
+    tilewise::tensor out = tilewise::bhsd(memory.data() + 176, 1, 2, 3, 8);
+    tilewise::options how = {.lse = tilewise::row_values(floats.data(), 1, 2, 3)};
+};
+
+using change = std::function<void(call&)>;
+
+/// What the call says to the change; empty if it accepts it.
+std::string answer(const change& make) {
+    std::string messages[2];
+    for (const bool naively : {false, true}) {
+        call c;
+        make(c);
+        try {
+            (naively ? tilewise::reference::attention : tilewise::attention)(c.q, c.k, c.v, c.out, c.how);
+        } catch (const std::invalid_argument& error) { messages[naively ? 1 : 0] = error.what(); }
+    }
+    CHECK(messages[0] == messages[1]);
+    return messages[0];
+}
+
+}  // namespace
+
+TEST_CASE("type arguments: what each tensor may be stored in") {
+    CHECK(answer([](call&) {}) == "");
+    const std::string floats = ": element type i32 given, it must be f32, f16 or bf16";
+    CHECK(answer([](call& c) { c.q.type = element_type::i32; }) == "tilewise: q" + floats);
+    CHECK(answer([](call& c) { c.k.type = element_type::i32; }) == "tilewise: k" + floats);
+    CHECK(answer([](call& c) { c.v.type = element_type::i32; }) == "tilewise: v" + floats);
+    CHECK(answer([](call& c) { c.out.type = element_type::i32; }) == "tilewise: out" + floats);
+    CHECK(answer([](call& c) { c.how.lse.type = element_type::f16; }) ==
+          "tilewise: lse: element type f16 given, it must be f32");
+    const auto bias = [](element_type type) {
+        return [=](call& c) { c.how.bias = {c.floats.data() + 10, type, {1, 1, 1, 4}, {0, 0, 0, 1}}; };
+    };
+    CHECK(answer(bias(element_type::bf16)) == "");
+    CHECK(answer(bias(element_type::i32)) == "tilewise: bias" + floats);
+    CHECK(answer([](call& c) {
+              c.how.mask = {c.floats.data() + 10, element_type::bf16, {1, 1, 1, 4}, {0, 0, 0, 1}};
+          }) == "tilewise: mask: element type bf16 given, it must be boolean or bit");
+}
+
+TEST_CASE("type arguments: alignment and overlap go by the size of an element") {
+    const auto shift = [](std::ptrdiff_t bytes) {
+        return [=](call& c) { c.v.data = static_cast<const std::byte*>(c.v.data) + bytes; };
+    };
+    CHECK(answer(shift(-2)) == "");
+    CHECK(answer(shift(1)).find("multiple of 2") != std::string::npos);
+    CHECK(answer([](call& c) { c.out.data = c.memory.data() + 175; }).find("overlaps that of v") !=
+          std::string::npos);
+    CHECK(answer([](call& c) { c.out.type = element_type::bf16; }) == "");
+}
