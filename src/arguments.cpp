@@ -37,8 +37,8 @@ void require_countable(const problem& p) {
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                         const tensor& out, const options& how) {
     const byte_range q_bytes = check_view("q", q, float_types);
-    const byte_range k_bytes = check_view("k", k, float_types);
-    const byte_range v_bytes = check_view("v", v, float_types);
+    const byte_range k_bytes = check_view("k", k, key_value_types);
+    const byte_range v_bytes = check_view("v", v, key_value_types);
     const byte_range out_bytes = check_view("out", out, float_types);
     require_countable_head_dim("q", q.head_dim());
     require_countable_head_dim("v", v.head_dim());

@@ -41,7 +41,8 @@ Void* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t 
     if (view.data == nullptr) { return nullptr; }
     using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
     const std::int64_t offset = batch * view.strides[0] + head * view.strides[1] + token * view.strides[2];
-    return static_cast<byte*>(view.data) + offset * element_bits(view.type) / 8;
+    const element_block block = block_of(view.type);
+    return static_cast<byte*>(view.data) + offset / block.elements * block.bytes;
 }
 
 kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {

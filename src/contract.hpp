@@ -2,7 +2,8 @@
 //
 // The scalar reference and the kernels share it and the descriptions in kernels/interface.hpp, and no code.
 // All arithmetic is IEEE binary32, round to nearest even, subnormals kept, no contraction but where `fma` is
-// written. What is stored as f16 or bf16 is converted to binary32 first, exactly.
+// written. What is stored as f16 or bf16 is converted to binary32 first, exactly; a quantised number is
+// converted exactly and multiplied by its scale in binary32.
 //
 // For one query row q and the keys k_j and values v_j, j = 0 .. n - 1:
 //

@@ -10,12 +10,17 @@
 
 namespace tilewise::reference {
 
+/// An index may be negative; blocks of 32 begin at multiples of 32 all the same.
 inline float read_element(const void* data, element_type type, std::int64_t index) {
     switch (type) {
         case element_type::f16:
             return static_cast<float>(static_cast<const float16*>(data)[index]);
         case element_type::bf16:
             return static_cast<float>(static_cast<const bfloat16*>(data)[index]);
+        case element_type::q8_0: {
+            const q8_0_block& block = static_cast<const q8_0_block*>(data)[index >> 5];
+            return static_cast<float>(block.scale) * static_cast<float>(block.values[index & 31]);
+        }
         default:
             return static_cast<const float*>(data)[index];
     }

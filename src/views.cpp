@@ -18,6 +18,8 @@ std::string type_name(element_type type) {
             return "f16";
         case element_type::bf16:
             return "bf16";
+        case element_type::q8_0:
+            return "q8_0";
         case element_type::i32:
             return "i32";
         case element_type::boolean:
@@ -35,6 +37,31 @@ void require_type(std::string_view name, element_type given, std::span<const ele
         names += (i + 1 < allowed.size() ? ", " : " or ") + type_name(allowed[i]);
     }
     refuse(name, ": element type ", type_name(given), " given, it must be ", names);
+}
+
+/// Rows of quantised blocks are whole, and their blocks side by side.
+void require_whole_blocks(std::string_view name, const const_tensor& view) {
+    const std::int64_t size = block_of(view.type).elements;
+    if (view.type == element_type::bit || size == 1) { return; }
+    if (view.head_dim() % size != 0) {
+        refuse(name, ": head_dim is ", view.head_dim(), ", it must be a multiple of ", size, ", a block of ",
+               type_name(view.type));
+    }
+    for (std::size_t a = 0; a < 3; ++a) {
+        if (view.extents[a] > 1 && view.strides[a] % size != 0) {
+            refuse(name, ": ", axis_names[a], " has stride ", view.strides[a], ", it must be a multiple of ",
+                   size, ", a block of ", type_name(view.type));
+        }
+    }
+    if (view.head_dim() > 0 && view.strides[3] != 1) {
+        refuse(name, ": head_dim has stride ", view.strides[3], ", it must be 1 for ", type_name(view.type));
+    }
+}
+
+std::uintptr_t alignment_of(element_type type) {
+    if (type == element_type::bit) { return 1; }
+    const element_block block = block_of(type);
+    return block.elements == 1 ? static_cast<std::uintptr_t>(block.bytes) : alignof(q8_0_block);
 }
 
 bool is_empty(const const_tensor& view) {
@@ -55,11 +82,11 @@ byte_range check_view(std::string_view name, const const_tensor& view,
             refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be at least 0");
         }
     }
+    require_whole_blocks(name, view);
     if (is_empty(view)) { return {}; }
     if (view.data == nullptr) { refuse(name, ": null data given, the view has elements"); }
     const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-    const std::int64_t bits = element_bits(view.type);
-    const std::uintptr_t alignment = bits < 8 ? 1 : static_cast<std::uintptr_t>(bits / 8);
+    const std::uintptr_t alignment = alignment_of(view.type);
     if (address % alignment != 0) {
         refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
     }
@@ -79,12 +106,12 @@ byte_range check_view(std::string_view name, const const_tensor& view,
         refuse(name, ": elements from offset ", lowest, " to ", highest,
                " given, byte offsets must fit in 63 bits");
     }
-    // Bits are rounded outwards to whole bytes.
-    const std::int64_t first = lowest * bits;
-    const std::int64_t last = (highest + 1) * bits;
-    const std::int64_t first_byte = first / 8 - (first % 8 < 0 ? 1 : 0);
-    return {address + static_cast<std::uintptr_t>(first_byte),
-            address + static_cast<std::uintptr_t>((last + 7) / 8)};
+    // Rounded outwards to whole blocks.
+    const element_block block = block_of(view.type);
+    const std::int64_t first = lowest / block.elements - (lowest % block.elements < 0 ? 1 : 0);
+    const std::int64_t last = highest / block.elements + 1;
+    return {address + static_cast<std::uintptr_t>(first * block.bytes),
+            address + static_cast<std::uintptr_t>(last * block.bytes)};
 }
 
 void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,

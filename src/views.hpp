@@ -32,6 +32,10 @@ struct byte_range {
 /// What the elements of q, k, v, out and a bias may be.
 inline constexpr element_type float_types[] = {element_type::f32, element_type::f16, element_type::bf16};
 
+/// What the elements of k and v may be.
+inline constexpr element_type key_value_types[] = {element_type::f32, element_type::f16, element_type::bf16,
+                                                   element_type::q8_0};
+
 /// Checks one view by itself; its byte range is empty if it has no element.
 byte_range check_view(std::string_view name, const const_tensor& view, std::span<const element_type> allowed);
 byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed);

@@ -24,7 +24,7 @@ public:
         : memory_(bytes_of(like), where),
           view_(memory_.data(), like.type, like.extents, strides_of(like.extents, how)) {
         if (how == order::reversed) {
-            view_.data = memory_.data() + bytes_of(like) - tilewise::element_bits(like.type) / 8;
+            view_.data = memory_.data() + bytes_of(like) - tilewise::block_of(like.type).bytes;
         }
     }
 
@@ -45,7 +45,7 @@ public:
 private:
     static std::size_t bytes_of(const tilewise::tensor& like) {
         const auto [batch, heads, tokens, dim] = like.extents;
-        return static_cast<std::size_t>(batch * heads * tokens * dim * tilewise::element_bits(like.type) / 8);
+        return static_cast<std::size_t>(batch * heads * tokens * dim * tilewise::block_of(like.type).bytes);
     }
 
     static extents strides_of(const extents& sizes, order how) {

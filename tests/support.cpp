@@ -77,6 +77,8 @@ std::string show(tilewise::element_type type) {
             return "f16";
         case tilewise::element_type::bf16:
             return "bf16";
+        case tilewise::element_type::q8_0:
+            return "q8_0";
         default:
             return "another type";
     }
@@ -107,7 +109,7 @@ float value_of_bits(std::uint32_t bits, tilewise::element_type type) {
 
 namespace {
 std::size_t bytes_of(tilewise::element_type type) {
-    return static_cast<std::size_t>(tilewise::element_bits(type) / 8);
+    return static_cast<std::size_t>(tilewise::block_of(type).bytes);
 }
 }  // namespace
 

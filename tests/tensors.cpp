@@ -42,7 +42,7 @@ void for_each_element(const tilewise::tensor& view, const place_visitor& visit) 
 }
 
 std::size_t bytes_of(tilewise::element_type type) {
-    return static_cast<std::size_t>(tilewise::element_bits(type) / 8);
+    return static_cast<std::size_t>(tilewise::block_of(type).bytes);
 }
 
 }  // namespace

@@ -146,7 +146,8 @@ struct options {
 ///
 /// heads is a multiple of kv_heads; query head h uses key head h / (heads / kv_heads) (grouped-query and
 /// multi-query attention). Any extent may be 0: then there is nothing to do, or rows that see no key.
-/// q, k, v and out are f32, f16 or bf16, each on its own; lse is f32. Any strides are allowed for inputs;
+/// q, k, v and out are f32, f16 or bf16, each on its own; k and v may also be quantised (quantized.hpp); lse
+/// is f32. Any strides are allowed for inputs;
 /// those of out and lse must give every element a place of its own.
 ///
 /// A row that sees no key is 0, and its lse is -inf, or the sink's score. NaN and infinities follow IEEE 754

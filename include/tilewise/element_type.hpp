@@ -7,29 +7,38 @@
 
 namespace tilewise {
 
-/// How one element is stored. What is not f32 is converted to f32 exactly when it is read; a result is
-/// computed in f32, and rounded once, to the nearest even, when it is written.
+/// How one element is stored. What is not f32 is converted to f32 when it is read: exactly, or, where there
+/// are scales, as scale * number with one rounding. A result is computed in f32, and rounded once, to the
+/// nearest even, when it is written.
 enum class element_type : std::uint8_t {
     f32,      ///< IEEE 754 binary32
     f16,      ///< IEEE 754 binary16 (float16 in half.hpp)
     bf16,     ///< bfloat16: the upper half of a binary32 (bfloat16 in half.hpp)
+    q8_0,     ///< ggml's Q8_0 (q8_0_block in quantized.hpp); k and v only, as all below that have scales
     i32,      ///< signed integer, 32 bits
     boolean,  ///< one byte, true if it is not 0
     bit       ///< one bit, the least significant of a byte first; data is the byte of element 0
 };
 
-/// The size of one element, in bits.
-[[nodiscard]] constexpr std::int64_t element_bits(element_type type) {
+/// Elements are stored in blocks of so many, side by side along the last axis, of so many bytes.
+struct element_block {
+    std::int64_t elements;
+    std::int64_t bytes;
+};
+
+[[nodiscard]] constexpr element_block block_of(element_type type) {
     switch (type) {
         case element_type::f16:
         case element_type::bf16:
-            return 16;
+            return {1, 2};
+        case element_type::q8_0:
+            return {32, 34};
         case element_type::boolean:
-            return 8;
+            return {1, 1};
         case element_type::bit:
-            return 1;
+            return {8, 1};
         default:
-            return 32;
+            return {1, 4};
     }
 }
 

@@ -18,6 +18,7 @@
 
 #include <tilewise/element_type.hpp>
 #include <tilewise/half.hpp>
+#include <tilewise/quantized.hpp>
 
 namespace tilewise {
 
@@ -30,6 +31,9 @@ enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 /// (b, h, t, i) is at data + b * strides[0] + h * strides[1] + t * strides[2] + i * strides[3], counted in
 /// elements, not bytes. A stride may be 0 (broadcast) or negative in a view that is only read. The caller
 /// keeps the memory alive and guarantees that every element that the view describes is inside it.
+///
+/// Where elements are stored in blocks of 32 (q8_0), strides count elements all the same: the last one is 1,
+/// and the others, as head_dim, are multiples of 32.
 template <class Void>
 struct basic_tensor {
     Void* data = nullptr;
@@ -64,14 +68,15 @@ struct basic_tensor {
         }
         basic_tensor part = *this;
         part.extents[a] = count;
-        const std::int64_t bits = first * strides[a] * element_bits(type);
-        if (bits % 8 != 0) {
+        const element_block block = block_of(type);
+        if (first * strides[a] % block.elements != 0) {
             throw std::invalid_argument("tilewise: slice: element " + std::to_string(first) +
-                                        " given, a slice of bits must begin at a whole byte");
+                                        " given, a slice must begin at a whole block of " +
+                                        std::to_string(block.elements) + " elements");
         }
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-            part.data = static_cast<byte*>(data) + bits / 8;
+            part.data = static_cast<byte*>(data) + first * strides[a] / block.elements * block.bytes;
         }
         return part;
     }
@@ -81,8 +86,8 @@ using tensor = basic_tensor<void>;
 using const_tensor = basic_tensor<const void>;
 
 namespace detail {
-template <class Float>
-using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const void, void>>;
+template <class Stored>
+using view_of = basic_tensor<std::conditional_t<std::is_const_v<Stored>, const void, void>>;
 
 /// The product of two extents as a stride: the largest number if it overflows, which is refused when the view
 /// is used, and 0 for a negative extent, which is refused as well.
@@ -92,45 +97,54 @@ using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const vo
     return b > largest / a ? largest : a * b;
 }
 
-/// Whether elements of a C++ type can be q, k, v or out, and their element_type.
-template <class Float>
-inline constexpr bool is_float = false;
-template <class Float>
-inline constexpr bool is_float<const Float> = is_float<Float>;
+/// What memory of a C++ type stores, if it can be q, k, v or out.
+template <class Stored>
+struct stored_type {
+    static constexpr bool exists = false;
+};
+template <class Stored>
+struct stored_type<const Stored> : stored_type<Stored> {};
+template <element_type Type>
+struct stored_as {
+    static constexpr bool exists = true;
+    static constexpr element_type type = Type;
+};
 template <>
-inline constexpr bool is_float<float> = true;
+struct stored_type<float> : stored_as<element_type::f32> {};
 template <>
-inline constexpr bool is_float<float16> = true;
+struct stored_type<float16> : stored_as<element_type::f16> {};
 template <>
-inline constexpr bool is_float<bfloat16> = true;
-template <class Float>
-inline constexpr element_type type_of =
-    std::is_same_v<std::remove_const_t<Float>, float16>    ? element_type::f16
-    : std::is_same_v<std::remove_const_t<Float>, bfloat16> ? element_type::bf16
-                                                           : element_type::f32;
+struct stored_type<bfloat16> : stored_as<element_type::bf16> {};
+template <>
+struct stored_type<q8_0_block> : stored_as<element_type::q8_0> {};
+/// Elements in one object of a C++ type.
+template <class Stored>
+inline constexpr auto elements_in = static_cast<std::size_t>(block_of(stored_type<Stored>::type).elements);
 }  // namespace detail
 
-// The constructors below take memory of float, float16 or bfloat16, const or not.
+// The constructors below take memory of float, float16, bfloat16, or for k and v of what quantized.hpp
+// has, const or not. Extents count elements, of which a block holds several.
 
 /// A contiguous tensor with memory order [batch, heads, tokens, head_dim] (BHSD, as PyTorch has it).
-template <class Float>
-requires(detail::is_float<Float>)
-    [[nodiscard]] constexpr detail::view_of<Float> bhsd(Float* data, std::int64_t batch, std::int64_t heads,
-                                                        std::int64_t tokens, std::int64_t head_dim) {
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] constexpr detail::view_of<Stored> bhsd(Stored* data, std::int64_t batch, std::int64_t heads,
+                                                         std::int64_t tokens, std::int64_t head_dim) {
     return {data,
-            detail::type_of<Float>,
+            detail::stored_type<Stored>::type,
             {batch, heads, tokens, head_dim},
             {detail::stride_over(heads, detail::stride_over(tokens, head_dim)),
              detail::stride_over(tokens, head_dim), head_dim, 1}};
 }
 
 /// A contiguous tensor with memory order [batch, tokens, heads, head_dim] (BSHD, as FlashAttention has it).
-template <class Float>
-requires(detail::is_float<Float>)
-    [[nodiscard]] constexpr detail::view_of<Float> bshd(Float* data, std::int64_t batch, std::int64_t tokens,
-                                                        std::int64_t heads, std::int64_t head_dim) {
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] constexpr detail::view_of<Stored> bshd(Stored* data, std::int64_t batch,
+                                                         std::int64_t tokens, std::int64_t heads,
+                                                         std::int64_t head_dim) {
     return {data,
-            detail::type_of<Float>,
+            detail::stored_type<Stored>::type,
             {batch, heads, tokens, head_dim},
             {detail::stride_over(tokens, detail::stride_over(heads, head_dim)), head_dim,
              detail::stride_over(heads, head_dim), 1}};
@@ -138,21 +152,22 @@ requires(detail::is_float<Float>)
 
 /// The same layouts over a span, which must hold at least batch * heads * tokens * head_dim elements:
 /// std::invalid_argument otherwise (also when an extent is negative).
-template <class Float>
-requires(detail::is_float<Float>)
-    [[nodiscard]] detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
-                                              std::int64_t tokens, std::int64_t head_dim);
-template <class Float>
-requires(detail::is_float<Float>)
-    [[nodiscard]] detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
-                                              std::int64_t heads, std::int64_t head_dim);
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] detail::view_of<Stored> bhsd(std::span<Stored> data, std::int64_t batch, std::int64_t heads,
+                                               std::int64_t tokens, std::int64_t head_dim);
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] detail::view_of<Stored> bshd(std::span<Stored> data, std::int64_t batch,
+                                               std::int64_t tokens, std::int64_t heads,
+                                               std::int64_t head_dim);
 
 /// A contiguous [batch, heads, tokens] tensor with one value per query row, for options::lse; its head_dim
 /// is 1.
-template <class Float>
-requires(std::is_same_v<std::remove_const_t<Float>, float>)
-    [[nodiscard]] constexpr detail::view_of<Float> row_values(Float* data, std::int64_t batch,
-                                                              std::int64_t heads, std::int64_t tokens) {
+template <class Stored>
+requires(std::is_same_v<std::remove_const_t<Stored>, float>)
+    [[nodiscard]] constexpr detail::view_of<Stored> row_values(Stored* data, std::int64_t batch,
+                                                               std::int64_t heads, std::int64_t tokens) {
     return bhsd(data, batch, heads, tokens, 1);
 }
 
@@ -166,10 +181,10 @@ struct qkv_views {
 
 /// Views of the output of a fused projection, contiguous [batch, tokens, heads + 2 * kv_heads, head_dim]:
 /// each token holds its query heads, then its key heads, then its value heads.
-template <class Float>
-requires(detail::is_float<Float>)
-    [[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Float>, const void, void>> packed_qkv(
-        Float* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Stored>, const void, void>> packed_qkv(
+        Stored* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
         std::int64_t head_dim) {
     const auto all = bshd(data, batch, tokens, heads + 2 * kv_heads, head_dim);
     return {all.slice(axis::heads, 0, heads), all.slice(axis::heads, heads, kv_heads),
@@ -197,19 +212,23 @@ inline void require_span(std::size_t size, std::array<std::int64_t, 4> extents) 
 }
 }  // namespace detail
 
-template <class Float>
-requires(detail::is_float<Float>) detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch,
-                                                              std::int64_t heads, std::int64_t tokens,
-                                                              std::int64_t head_dim) {
-    detail::require_span(data.size(), {batch, heads, tokens, head_dim});
+template <class Stored>
+requires(detail::stored_type<Stored>::exists) detail::view_of<Stored> bhsd(std::span<Stored> data,
+                                                                           std::int64_t batch,
+                                                                           std::int64_t heads,
+                                                                           std::int64_t tokens,
+                                                                           std::int64_t head_dim) {
+    detail::require_span(data.size() * detail::elements_in<Stored>, {batch, heads, tokens, head_dim});
     return bhsd(data.data(), batch, heads, tokens, head_dim);
 }
 
-template <class Float>
-requires(detail::is_float<Float>) detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch,
-                                                              std::int64_t tokens, std::int64_t heads,
-                                                              std::int64_t head_dim) {
-    detail::require_span(data.size(), {batch, heads, tokens, head_dim});
+template <class Stored>
+requires(detail::stored_type<Stored>::exists) detail::view_of<Stored> bshd(std::span<Stored> data,
+                                                                           std::int64_t batch,
+                                                                           std::int64_t tokens,
+                                                                           std::int64_t heads,
+                                                                           std::int64_t head_dim) {
+    detail::require_span(data.size() * detail::elements_in<Stored>, {batch, heads, tokens, head_dim});
     return bshd(data.data(), batch, tokens, heads, head_dim);
 }
 

@@ -7,6 +7,8 @@
 #include <tilewise/element_type.hpp>
 #include <tilewise/half.hpp>
 #include <tilewise/isa.hpp>
+#include <tilewise/quantize.hpp>
+#include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
 #include <tilewise/tensor.hpp>
 

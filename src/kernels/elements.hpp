@@ -76,21 +76,58 @@ void encode_row(const float* from, std::int64_t count, void* row, std::int64_t s
     }
 }
 
+// Quantised blocks along a row: decoded a whole block at a time, side by side, and never encoded.
+
+inline constexpr std::int64_t block_values = 32;
+
+/// The scale of a block, in all lanes.
+TILEWISE_INLINE vec block_scale(const std::byte* block) {
+    std::uint16_t scale[lanes];
+    __builtin_memcpy(scale, block, sizeof scale[0]);
+    for (int n = 1; n < lanes; ++n) { scale[n] = scale[0]; }
+    return load_f16(scale);
+}
+
+struct q8_0_elements {
+    static constexpr std::int64_t block_bytes = 34;
+    static TILEWISE_INLINE void decode(const std::byte* block, float* to) {
+        const vec scale = block_scale(block);
+        const auto* const values = reinterpret_cast<const std::int8_t*>(block + 2);
+        for (std::int64_t i = 0; i < block_values; i += lanes) {
+            store(to + i, to_float(load_i8(values + i)) * scale);
+        }
+    }
+};
+
+/// As decode_row, for `count` elements that are whole blocks.
+template <class Elements>
+void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count, float* to) {
+    const auto* block = static_cast<const std::byte*>(row);
+    for (std::int64_t i = 0; i < count; i += block_values, block += Elements::block_bytes) {
+        Elements::decode(block, to + i);
+    }
+}
+
 struct storage {
     element_type type;
-    std::int64_t bytes;  ///< of an element
+    std::int64_t block_elements;
+    std::int64_t block_bytes;
     void (*decode)(const void* row, std::int64_t stride, std::int64_t count, float* to);
     void (*encode)(const float* from, std::int64_t count, void* row, std::int64_t stride);
 };
 
 template <class Elements>
-constexpr storage storage_as(element_type type) {
-    return {type, sizeof(typename Elements::stored), decode_row<Elements>, encode_row<Elements>};
+constexpr storage single(element_type type) {
+    return {type, 1, sizeof(typename Elements::stored), decode_row<Elements>, encode_row<Elements>};
+}
+template <class Elements>
+constexpr storage in_blocks(element_type type) {
+    return {type, block_values, Elements::block_bytes, decode_blocks<Elements>, nullptr};
 }
 
-constexpr storage storages[] = {storage_as<f32_elements>(element_type::f32),
-                                storage_as<f16_elements>(element_type::f16),
-                                storage_as<bf16_elements>(element_type::bf16)};
+constexpr storage storages[] = {
+    single<f32_elements>(element_type::f32), single<f16_elements>(element_type::f16),
+    single<bf16_elements>(element_type::bf16), in_blocks<q8_0_elements>(element_type::q8_0)};
 
 inline const storage& storage_of(element_type type) {
     const storage* found = storages;
@@ -98,12 +135,12 @@ inline const storage& storage_of(element_type type) {
     return *found;
 }
 
-/// Where element `index` of an array is.
+/// Where element `index` of an array is; the first of a block.
 TILEWISE_INLINE const std::byte* element_at(const void* data, std::int64_t index, const storage& type) {
-    return static_cast<const std::byte*>(data) + index * type.bytes;
+    return static_cast<const std::byte*>(data) + index / type.block_elements * type.block_bytes;
 }
 TILEWISE_INLINE std::byte* element_at(void* data, std::int64_t index, const storage& type) {
-    return static_cast<std::byte*>(data) + index * type.bytes;
+    return static_cast<std::byte*>(data) + index / type.block_elements * type.block_bytes;
 }
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

@@ -241,6 +241,29 @@ TILEWISE_INLINE void store_u16(std::uint16_t* to, int_vec value) {
 }
 #endif
 
+/// As many signed bytes as there are lanes.
+#if defined(TILEWISE_ISA_IS_avx512)
+TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+#elif defined(TILEWISE_ISA_IS_avx2)
+TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+#else
+TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, from, sizeof bytes);
+#    if defined(TILEWISE_ISA_IS_sse2)
+    const __m128i low = _mm_cvtsi32_si128(bytes);
+    const __m128i pairs = _mm_unpacklo_epi8(low, low);
+    return _mm_srai_epi32(_mm_unpacklo_epi16(pairs, pairs), 24);
+#    else
+    return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)))));
+#    endif
+}
+#endif
+
 // binary16 to binary32, exactly, and back, rounded to the nearest even; NaN must be the canonical one.
 #if defined(TILEWISE_ISA_IS_avx512)
 TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return _mm512_cvtph_ps(load_16_bits(from)); }

@@ -51,10 +51,11 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
         return {static_cast<const float*>(source.data) + first * layout.token_stride, layout.token_stride};
     }
     const storage& type = storage_of(layout.type);
+    const std::int64_t row_bytes = layout.token_stride / type.block_elements * type.block_bytes;
+    const std::byte* row = static_cast<const std::byte*>(source.data) + first * row_bytes;
     const std::int64_t stride = tile_stride(source.dim);
-    for (std::int64_t j = 0; j < count; ++j) {
+    for (std::int64_t j = 0; j < count; ++j, row += row_bytes) {
         float* const to = source.buffer + j * stride;
-        const std::byte* const row = element_at(source.data, (first + j) * layout.token_stride, type);
         type.decode(row, layout.element_stride, source.dim, to);
         for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
     }

@@ -1,0 +1,25 @@
+// Quantising keys and values, to the storage types of quantized.hpp. What is stored is the same to the last
+// bit everywhere.
+//
+// Scales are chosen by the largest magnitude; numbers are value / scale (as it is stored), rounded to the
+// nearest, ties to even, and kept in range. Where values are all 0, or so small that the scale is, so are the
+// numbers. Where one is NaN or infinite, the scale is NaN, and so are all values that share it.
+//
+// All functions throw std::invalid_argument if sizes do not fit. Thread-safe.
+
+#ifndef TILEWISE_QUANTIZE_HPP
+#define TILEWISE_QUANTIZE_HPP
+
+#include <span>
+
+#include <tilewise/export.hpp>
+#include <tilewise/quantized.hpp>
+
+namespace tilewise {
+
+/// 32 values to a block, one after the other. The scale is f16(largest / 127), numbers are from -127 to 127.
+TILEWISE_API void quantize_q8_0(std::span<const float> values, std::span<q8_0_block> blocks);
+
+}  // namespace tilewise
+
+#endif

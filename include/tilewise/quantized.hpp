@@ -1,0 +1,21 @@
+// Storage of quantised keys and values, bit for bit as files and caches have it. quantize.hpp fills it.
+
+#ifndef TILEWISE_QUANTIZED_HPP
+#define TILEWISE_QUANTIZED_HPP
+
+#include <cstdint>
+
+#include <tilewise/half.hpp>
+
+namespace tilewise {
+
+/// ggml's Q8_0: 32 values of head_dim; value i is scale * values[i].
+struct q8_0_block {
+    float16 scale;
+    std::int8_t values[32];
+};
+static_assert(sizeof(q8_0_block) == 34);
+
+}  // namespace tilewise
+
+#endif

@@ -1,0 +1,102 @@
+// Quantising: what is stored, against a model, and how far that is from the values.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace tilewise_tests;
+
+namespace {
+
+constexpr float largest_float = std::numeric_limits<float>::max();
+
+/// Blocks of 32 values: of all sizes, with ties, zeros, and values that are not finite.
+std::vector<std::array<float, 32>> blocks_to_store() {
+    std::vector<std::array<float, 32>> all;
+    random_source random(41);
+    for (const float size : {1.0F, 1e-3F, 1e3F, 1e-6F, 1e-8F, 1e-40F, 1e8F, 1e38F, 0.0F}) {
+        for (int repeat = 0; repeat < 20; ++repeat) {
+            std::array<float, 32> block{};
+            for (float& value : block) { value = size * random.normal(); }
+            all.push_back(block);
+        }
+    }
+    std::array<float, 32> ties{};
+    for (std::size_t i = 0; i < 32; ++i) { ties[i] = static_cast<float>(i) - 15.5F; }
+    ties[0] = 127.0F;
+    all.push_back(ties);
+    ties[0] = -127.0F;
+    all.push_back(ties);
+    for (const float special : {infinity, -infinity, quiet_nan, largest_float, -largest_float}) {
+        ties[7] = special;
+        all.push_back(ties);
+    }
+    return all;
+}
+
+bool all_finite(const std::array<float, 32>& block) {
+    return std::all_of(block.begin(), block.end(), [](float value) { return std::isfinite(value); });
+}
+
+float largest_magnitude(const std::array<float, 32>& block) {
+    float largest = 0.0F;
+    for (const float value : block) { largest = std::max(largest, std::fabs(value)); }
+    return largest;
+}
+
+/// Checks that a stored value is as near as rounding to multiples of the scale can be.
+void check_near(float value, float stored, float scale) {
+    const double error = std::fabs(static_cast<double>(value) - static_cast<double>(stored));
+    CHECK(error <= 0.501 * static_cast<double>(scale));
+}
+
+std::string message_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const std::invalid_argument& error) { return error.what(); }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("quantize: q8_0") {
+    for (const auto& values : blocks_to_store()) {
+        tilewise::q8_0_block block{};
+        tilewise::quantize_q8_0(values, {&block, 1});
+        const auto scale = static_cast<float>(block.scale);
+        if (!all_finite(values)) {
+            CHECK(std::isnan(scale));
+            continue;
+        }
+        const float wanted = std::min(largest_magnitude(values) / 127.0F, 65504.0F);
+        CHECK(block.scale.bits == tilewise::float16(wanted).bits);
+        for (std::size_t i = 0; i < 32; ++i) {
+            const double exact = scale == 0.0F ? 0.0 : std::nearbyint(static_cast<double>(values[i] / scale));
+            CHECK(block.values[i] == static_cast<int>(std::clamp(exact, -127.0, 127.0)));
+            // Elsewhere the scale as f16 is far from the wanted one.
+            if (scale > 1e-4F && scale < 65504.0F) {
+                check_near(values[i], scale * static_cast<float>(block.values[i]), scale);
+            }
+        }
+    }
+}
+
+TEST_CASE("quantize: sizes that do not fit") {
+    const std::vector<float> values(65);
+    std::vector<tilewise::q8_0_block> blocks(2);
+    const std::span<const float> all(values);
+    CHECK(message_of([&] { tilewise::quantize_q8_0(all, blocks); }) ==
+          "tilewise: quantize: 65 values and 2 blocks given, it must be 32 values for each block");
+    CHECK(message_of([&] { tilewise::quantize_q8_0(all.first(32), blocks); }) != "no error");
+    CHECK(message_of([&] { tilewise::quantize_q8_0(all.first(64), blocks); }) == "no error");
+    CHECK(message_of([] { tilewise::quantize_q8_0({}, {}); }) == "no error");
+}

@@ -1,0 +1,85 @@
+#include "quantized_tensors.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace tilewise_tests {
+namespace {
+
+using count = std::int64_t;
+using tilewise::element_type;
+
+/// Strides in elements, for `heads` heads side by side.
+extents strides_of(const extents& sizes, row_order order, count heads) {
+    const count dim = sizes[3];
+    switch (order) {
+        case row_order::bshd:
+        case row_order::neighbours:
+            return {sizes[2] * heads * dim, dim, heads * dim, 1};
+        case row_order::reversed_tokens:
+            return {heads * sizes[2] * dim, sizes[2] * dim, -dim, 1};
+        default:
+            return {heads * sizes[2] * dim, sizes[2] * dim, dim, 1};
+    }
+}
+
+template <class Number>
+Number read(const std::byte* from) {
+    Number number{};
+    std::memcpy(&number, from, sizeof number);
+    return number;
+}
+
+}  // namespace
+
+quantized_tensor::quantized_tensor(const extents& sizes, element_type type, row_order order,
+                                   std::uint64_t seed) {
+    const tilewise::element_block block = tilewise::block_of(type);
+    const count heads = sizes[1] + (order == row_order::neighbours ? 2 : 0);
+    const auto blocks = static_cast<std::size_t>(sizes[0] * heads * sizes[2] * sizes[3] / block.elements);
+    const auto bytes = static_cast<std::size_t>(block.bytes);
+    random_source random(seed);
+    memory_.resize(blocks * bytes);
+    for (std::byte& byte : memory_) { byte = static_cast<std::byte>(random.bits()); }
+    for (std::size_t b = 0; b < blocks && type == element_type::q8_0; ++b) {
+        const tilewise::float16 scale(0.01F * random.normal());
+        std::memcpy(memory_.data() + b * bytes, &scale, sizeof scale);
+    }
+    const extents strides = strides_of(sizes, order, heads);
+    const count first = order == row_order::reversed_tokens ? (sizes[2] - 1) * sizes[3]
+                        : order == row_order::neighbours    ? sizes[3]
+                                                            : 0;
+    first_ = first / block.elements * block.bytes;
+    view_ = {nullptr, type, sizes, strides};
+}
+
+tilewise::const_tensor quantized_tensor::view() const {
+    tilewise::const_tensor made = view_;
+    made.data = memory_.data() + first_;
+    return made;
+}
+
+double quantized_tensor::value(count b, count h, count t, count i) const {
+    const extents& s = view_.strides;
+    const tilewise::element_block block = tilewise::block_of(view_.type);
+    const count row = (b * s[0] + h * s[1] + t * s[2]) / block.elements;
+    const std::byte* const from = memory_.data() + first_ + (row + i / block.elements) * block.bytes;
+    const auto scale = static_cast<double>(static_cast<float>(read<tilewise::float16>(from)));
+    return scale * read<std::int8_t>(from + 2 + i % 32);
+}
+
+owned_tensor quantized_tensor::values() const {
+    owned_tensor made(view_.extents);
+    for (count b = 0; b < view_.batch(); ++b) {
+        for (count h = 0; h < view_.heads(); ++h) {
+            for (count t = 0; t < view_.tokens(); ++t) {
+                for (count i = 0; i < view_.head_dim(); ++i) {
+                    made.at(b, h, t, i) = static_cast<float>(value(b, h, t, i));
+                }
+            }
+        }
+    }
+    return made;
+}
+
+}  // namespace tilewise_tests
