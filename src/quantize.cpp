@@ -60,4 +60,21 @@ void quantize_q8_0(std::span<const float> values, std::span<q8_0_block> blocks) 
     }
 }
 
+void quantize_q4_0(std::span<const float> values, std::span<q4_0_block> blocks) {
+    require_blocks(values, blocks.size());
+    const float_environment standard;
+    constexpr std::size_t half = block_values / 2;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+        const std::span<const float> part = values.subspan(b * block_values, block_values);
+        q4_0_block& block = blocks[b];
+        block.scale = stored_scale(largest_of(part) / -8.0F);
+        const auto scale = static_cast<float>(block.scale);
+        for (std::size_t i = 0; i < half; ++i) {
+            const int low = quantum(part[i], scale, -8, 7) + 8;
+            const int high = quantum(part[i + half], scale, -8, 7) + 8;
+            block.values[i] = static_cast<std::uint8_t>(low | high << 4);
+        }
+    }
+}
+
 }  // namespace tilewise

@@ -21,6 +21,11 @@ inline float read_element(const void* data, element_type type, std::int64_t inde
             const q8_0_block& block = static_cast<const q8_0_block*>(data)[index >> 5];
             return static_cast<float>(block.scale) * static_cast<float>(block.values[index & 31]);
         }
+        case element_type::q4_0: {
+            const q4_0_block& block = static_cast<const q4_0_block*>(data)[index >> 5];
+            const int number = block.values[index & 15] >> ((index & 16) == 0 ? 0 : 4) & 15;
+            return static_cast<float>(block.scale) * static_cast<float>(number - 8);
+        }
         default:
             return static_cast<const float*>(data)[index];
     }

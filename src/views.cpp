@@ -20,6 +20,8 @@ std::string type_name(element_type type) {
             return "bf16";
         case element_type::q8_0:
             return "q8_0";
+        case element_type::q4_0:
+            return "q4_0";
         case element_type::i32:
             return "i32";
         case element_type::boolean:

@@ -90,6 +90,33 @@ TEST_CASE("quantize: q8_0") {
     }
 }
 
+TEST_CASE("quantize: q4_0") {
+    for (const auto& values : blocks_to_store()) {
+        tilewise::q4_0_block block{};
+        tilewise::quantize_q4_0(values, {&block, 1});
+        const auto scale = static_cast<float>(block.scale);
+        if (!all_finite(values)) {
+            CHECK(std::isnan(scale));
+            continue;
+        }
+        const float magnitude = largest_magnitude(values);
+        const float wanted = std::min(magnitude / 8.0F, 65504.0F);
+        const bool is_positive = std::find(values.begin(), values.end(), magnitude) != values.end();
+        const bool is_negative = std::find(values.begin(), values.end(), -magnitude) != values.end();
+        CHECK((is_positive || block.scale.bits == tilewise::float16(wanted).bits));
+        CHECK((is_negative || block.scale.bits == tilewise::float16(-wanted).bits));
+        for (std::size_t i = 0; i < 32; ++i) {
+            const int number = (i < 16 ? block.values[i] % 16 : block.values[i - 16] / 16) - 8;
+            const double exact = scale == 0.0F ? 0.0 : std::nearbyint(static_cast<double>(values[i] / scale));
+            CHECK(number == static_cast<int>(std::clamp(exact, -8.0, 7.0)));
+            // 8 is missing.
+            if (std::fabs(scale) > 1e-4F && std::fabs(scale) < 65504.0F && exact < 8.0) {
+                check_near(values[i], scale * static_cast<float>(number), std::fabs(scale));
+            }
+        }
+    }
+}
+
 TEST_CASE("quantize: sizes that do not fit") {
     const std::vector<float> values(65);
     std::vector<tilewise::q8_0_block> blocks(2);

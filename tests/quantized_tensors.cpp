@@ -41,7 +41,7 @@ quantized_tensor::quantized_tensor(const extents& sizes, element_type type, row_
     random_source random(seed);
     memory_.resize(blocks * bytes);
     for (std::byte& byte : memory_) { byte = static_cast<std::byte>(random.bits()); }
-    for (std::size_t b = 0; b < blocks && type == element_type::q8_0; ++b) {
+    for (std::size_t b = 0; b < blocks && block.elements > 1; ++b) {
         const tilewise::float16 scale(0.01F * random.normal());
         std::memcpy(memory_.data() + b * bytes, &scale, sizeof scale);
     }
@@ -65,7 +65,9 @@ double quantized_tensor::value(count b, count h, count t, count i) const {
     const count row = (b * s[0] + h * s[1] + t * s[2]) / block.elements;
     const std::byte* const from = memory_.data() + first_ + (row + i / block.elements) * block.bytes;
     const auto scale = static_cast<double>(static_cast<float>(read<tilewise::float16>(from)));
-    return scale * read<std::int8_t>(from + 2 + i % 32);
+    if (view_.type == element_type::q8_0) { return scale * read<std::int8_t>(from + 2 + i % 32); }
+    const int both = read<std::uint8_t>(from + 2 + i % 16);
+    return scale * ((i % 32 < 16 ? both % 16 : both / 16) - 8);
 }
 
 owned_tensor quantized_tensor::values() const {

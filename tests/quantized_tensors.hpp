@@ -14,7 +14,7 @@
 
 namespace tilewise_tests {
 
-inline constexpr std::array quantized_types = {tilewise::element_type::q8_0};
+inline constexpr std::array quantized_types = {tilewise::element_type::q8_0, tilewise::element_type::q4_0};
 
 /// Where rows lie.
 enum class row_order : std::uint8_t { bhsd, bshd, neighbours, reversed_tokens };

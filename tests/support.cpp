@@ -79,6 +79,8 @@ std::string show(tilewise::element_type type) {
             return "bf16";
         case tilewise::element_type::q8_0:
             return "q8_0";
+        case tilewise::element_type::q4_0:
+            return "q4_0";
         default:
             return "another type";
     }

@@ -20,6 +20,10 @@ namespace tilewise {
 /// 32 values to a block, one after the other. The scale is f16(largest / 127), numbers are from -127 to 127.
 TILEWISE_API void quantize_q8_0(std::span<const float> values, std::span<q8_0_block> blocks);
 
+/// The same with the scale f16(largest / -8), where `largest` has its sign: numbers are from -8 to 7, and the
+/// largest value is at their end that is farther from 0.
+TILEWISE_API void quantize_q4_0(std::span<const float> values, std::span<q4_0_block> blocks);
+
 }  // namespace tilewise
 
 #endif

@@ -32,8 +32,8 @@ enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 /// elements, not bytes. A stride may be 0 (broadcast) or negative in a view that is only read. The caller
 /// keeps the memory alive and guarantees that every element that the view describes is inside it.
 ///
-/// Where elements are stored in blocks of 32 (q8_0), strides count elements all the same: the last one is 1,
-/// and the others, as head_dim, are multiples of 32.
+/// Where elements are stored in blocks of 32 (q8_0, q4_0), strides count elements all the same: the last one
+/// is 1, and the others, as head_dim, are multiples of 32.
 template <class Void>
 struct basic_tensor {
     Void* data = nullptr;
@@ -117,6 +117,8 @@ template <>
 struct stored_type<bfloat16> : stored_as<element_type::bf16> {};
 template <>
 struct stored_type<q8_0_block> : stored_as<element_type::q8_0> {};
+template <>
+struct stored_type<q4_0_block> : stored_as<element_type::q4_0> {};
 /// Elements in one object of a C++ type.
 template <class Stored>
 inline constexpr auto elements_in = static_cast<std::size_t>(block_of(stored_type<Stored>::type).elements);

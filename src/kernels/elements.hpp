@@ -99,6 +99,22 @@ struct q8_0_elements {
     }
 };
 
+struct q4_0_elements {
+    static constexpr std::int64_t block_bytes = 18;
+    static TILEWISE_INLINE void decode(const std::byte* block, float* to) {
+        const vec scale = block_scale(block);
+        const auto* const values = reinterpret_cast<const std::int8_t*>(block + 2);
+        constexpr std::int64_t half = block_values / 2;
+        for (std::int64_t i = 0; i < half; i += lanes) {
+            const int_vec both = load_i8(values + i);
+            const int_vec low = (both & int_vec(15)) - int_vec(8);
+            const int_vec high = ((both >> 4) & int_vec(15)) - int_vec(8);
+            store(to + i, to_float(low) * scale);
+            store(to + half + i, to_float(high) * scale);
+        }
+    }
+};
+
 /// As decode_row, for `count` elements that are whole blocks.
 template <class Elements>
 void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count, float* to) {
@@ -127,7 +143,8 @@ constexpr storage in_blocks(element_type type) {
 
 constexpr storage storages[] = {
     single<f32_elements>(element_type::f32), single<f16_elements>(element_type::f16),
-    single<bf16_elements>(element_type::bf16), in_blocks<q8_0_elements>(element_type::q8_0)};
+    single<bf16_elements>(element_type::bf16), in_blocks<q8_0_elements>(element_type::q8_0),
+    in_blocks<q4_0_elements>(element_type::q4_0)};
 
 inline const storage& storage_of(element_type type) {
     const storage* found = storages;
