@@ -39,6 +39,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     const byte_range q_bytes = check_view("q", q, float_types);
     const byte_range k_bytes = check_view("k", k, key_value_types);
     const byte_range v_bytes = check_view("v", v, key_value_types);
+    const byte_range k_scales = check_scales("k", k);
+    const byte_range v_scales = check_scales("v", v);
     const byte_range out_bytes = check_view("out", out, float_types);
     require_countable_head_dim("q", q.head_dim());
     require_countable_head_dim("v", v.head_dim());
@@ -58,6 +60,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     require_apart("out", out_bytes, "q", q_bytes);
     require_apart("out", out_bytes, "k", k_bytes);
     require_apart("out", out_bytes, "v", v_bytes);
+    require_apart("out", out_bytes, "k.scales", k_scales);
+    require_apart("out", out_bytes, "v.scales", v_scales);
     byte_range lse_bytes{};
     if (how.lse.data != nullptr) {
         lse_bytes = check_view("lse", how.lse, element_type::f32);
@@ -69,6 +73,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
         require_apart("lse", lse_bytes, "q", q_bytes);
         require_apart("lse", lse_bytes, "k", k_bytes);
         require_apart("lse", lse_bytes, "v", v_bytes);
+        require_apart("lse", lse_bytes, "k.scales", k_scales);
+        require_apart("lse", lse_bytes, "v.scales", v_scales);
         require_apart("lse", lse_bytes, "out", out_bytes);
     }
     problem p{};
@@ -81,8 +87,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     check_packing(how, q, k, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = {k.strides[2], k.strides[3], k.type};
-    p.v_layout = {v.strides[2], v.strides[3], v.type};
+    p.k_layout = {k.strides[2], k.strides[3], k.type, k.scale_strides[2], k.scale_strides[3]};
+    p.v_layout = {v.strides[2], v.strides[3], v.type, v.scale_strides[2], v.scale_strides[3]};
     p.q_type = q.type;
     p.out_type = out.type;
     require_countable(p);

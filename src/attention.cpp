@@ -45,6 +45,13 @@ Void* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t 
     return static_cast<byte*>(view.data) + offset / block.elements * block.bytes;
 }
 
+const float* scales_of_token(const const_tensor& view, std::int64_t batch, std::int64_t head,
+                             std::int64_t token) {
+    if (view.scales == nullptr) { return nullptr; }
+    return view.scales + batch * view.scale_strides[0] + head * view.scale_strides[1] +
+           token * view.scale_strides[2];
+}
+
 kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
     return {token_of(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
 }
@@ -58,6 +65,8 @@ void run_task(void* context, std::int64_t index, int thread) {
         {token_of(c.q, of.batch_entry, head, of.first_query), c.q.strides[2], c.q.strides[1], c.q.strides[3]},
         token_of(c.k, of.batch_entry, block.kv_head, of.first_key),
         token_of(c.v, of.batch_entry, block.kv_head, of.first_key),
+        scales_of_token(c.k, of.batch_entry, block.kv_head, of.first_key),
+        scales_of_token(c.v, of.batch_entry, block.kv_head, of.first_key),
         group_of(c.out, of.batch_entry, head, of.first_query),
         group_of(c.lse, of.batch_entry, head, of.first_query),
         block.sequence,

@@ -36,14 +36,22 @@ std::int64_t index_in(const const_tensor& x, std::int64_t batch, std::int64_t he
     return batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3];
 }
 
+/// The value of an element of k or v, with its scale if it has one.
+float value_of(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
+               std::int64_t i) {
+    const float number = read_element(x.data, x.type, index_in(x, batch, head, token, i));
+    if (x.scales == nullptr) { return number; }
+    const auto& s = x.scale_strides;
+    return x.scales[batch * s[0] + head * s[1] + token * s[2] + i * s[3]] * number;
+}
+
 /// Rows of one head, side by side: [tokens][head_dim].
 std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
                              std::int64_t tokens) {
     std::vector<float> rows(static_cast<std::size_t>(tokens * x.head_dim()));
     for (std::int64_t t = 0; t < tokens; ++t) {
         for (std::int64_t i = 0; i < x.head_dim(); ++i) {
-            rows[static_cast<std::size_t>(t * x.head_dim() + i)] =
-                read_element(x.data, x.type, index_in(x, batch, head, first + t, i));
+            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = value_of(x, batch, head, first + t, i);
         }
     }
     return rows;

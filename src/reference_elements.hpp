@@ -10,7 +10,8 @@
 
 namespace tilewise::reference {
 
-/// An index may be negative; blocks of 32 begin at multiples of 32 all the same.
+/// The number of types with scales in memory of their own. An index may be negative; blocks of 32 begin at
+/// multiples of 32 all the same.
 inline float read_element(const void* data, element_type type, std::int64_t index) {
     switch (type) {
         case element_type::f16:
@@ -26,6 +27,8 @@ inline float read_element(const void* data, element_type type, std::int64_t inde
             const int number = block.values[index & 15] >> ((index & 16) == 0 ? 0 : 4) & 15;
             return static_cast<float>(block.scale) * static_cast<float>(number - 8);
         }
+        case element_type::i8:
+            return static_cast<float>(static_cast<const std::int8_t*>(data)[index]);
         default:
             return static_cast<const float*>(data)[index];
     }

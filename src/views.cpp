@@ -22,6 +22,8 @@ std::string type_name(element_type type) {
             return "q8_0";
         case element_type::q4_0:
             return "q4_0";
+        case element_type::i8:
+            return "i8";
         case element_type::i32:
             return "i32";
         case element_type::boolean:
@@ -60,6 +62,8 @@ void require_whole_blocks(std::string_view name, const const_tensor& view) {
     }
 }
 
+bool has_scales(element_type type) { return type == element_type::i8; }
+
 std::uintptr_t alignment_of(element_type type) {
     if (type == element_type::bit) { return 1; }
     const element_block block = block_of(type);
@@ -85,6 +89,9 @@ byte_range check_view(std::string_view name, const const_tensor& view,
         }
     }
     require_whole_blocks(name, view);
+    if (view.scales != nullptr && !has_scales(view.type)) {
+        refuse(name, ": scales given, there are none with ", type_name(view.type));
+    }
     if (is_empty(view)) { return {}; }
     if (view.data == nullptr) { refuse(name, ": null data given, the view has elements"); }
     const auto address = reinterpret_cast<std::uintptr_t>(view.data);
@@ -114,6 +121,14 @@ byte_range check_view(std::string_view name, const const_tensor& view,
     const std::int64_t last = highest / block.elements + 1;
     return {address + static_cast<std::uintptr_t>(first * block.bytes),
             address + static_cast<std::uintptr_t>(last * block.bytes)};
+}
+
+byte_range check_scales(std::string_view name, const const_tensor& view) {
+    if (!has_scales(view.type) || is_empty(view)) { return {}; }
+    if (view.scales == nullptr) { refuse(name, ": no scales given, ", type_name(view.type), " needs them"); }
+    return check_view(std::string(name) + ".scales",
+                      const_tensor(view.scales, element_type::f32, view.extents, view.scale_strides),
+                      element_type::f32);
 }
 
 void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,

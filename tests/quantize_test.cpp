@@ -117,6 +117,44 @@ TEST_CASE("quantize: q4_0") {
     }
 }
 
+TEST_CASE("quantize: i8 per token and per channel") {
+    // Every block is a token of 32 channels.
+    const auto tokens = blocks_to_store();
+    std::vector<float> values;
+    for (const auto& token : tokens) { values.insert(values.end(), token.begin(), token.end()); }
+    std::vector<std::int8_t> numbers(values.size());
+    std::vector<float> scales(tokens.size());
+    tilewise::quantize_i8_per_token(values, numbers, scales);
+    std::size_t place = 0;
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+        if (!all_finite(tokens[t])) {
+            CHECK(std::isnan(scales[t]));
+            place += 32;
+            continue;
+        }
+        const float wanted = largest_magnitude(tokens[t]) / 127.0F;
+        CHECK(scales[t] == (std::isinf(wanted * 127.0F) ? std::nextafter(wanted, 0.0F) : wanted));
+        for (const float value : tokens[t]) {
+            const auto number = static_cast<float>(numbers[place++]);
+            CHECK(std::fabs(number) <= 127.0F);
+            if (scales[t] > 1e-36F) { check_near(value, scales[t] * number, scales[t]); }
+        }
+    }
+
+    const std::size_t finite = 180;  // tokens
+    std::vector<float> channels(32);
+    tilewise::quantize_i8_per_channel(std::span(values).first(finite * 32),
+                                      std::span(numbers).first(finite * 32), channels);
+    for (std::size_t i = 0; i < 32; ++i) {
+        float largest = 0.0F;
+        for (std::size_t t = 0; t < finite; ++t) { largest = std::max(largest, std::fabs(tokens[t][i])); }
+        CHECK(channels[i] == largest / 127.0F);
+        for (std::size_t t = 0; t < finite; ++t) {
+            check_near(tokens[t][i], channels[i] * static_cast<float>(numbers[t * 32 + i]), channels[i]);
+        }
+    }
+}
+
 TEST_CASE("quantize: sizes that do not fit") {
     const std::vector<float> values(65);
     std::vector<tilewise::q8_0_block> blocks(2);
@@ -126,4 +164,14 @@ TEST_CASE("quantize: sizes that do not fit") {
     CHECK(message_of([&] { tilewise::quantize_q8_0(all.first(32), blocks); }) != "no error");
     CHECK(message_of([&] { tilewise::quantize_q8_0(all.first(64), blocks); }) == "no error");
     CHECK(message_of([] { tilewise::quantize_q8_0({}, {}); }) == "no error");
+
+    std::vector<std::int8_t> numbers(64);
+    std::vector<float> scales(3);
+    CHECK(
+        message_of([&] { tilewise::quantize_i8_per_token(all.first(64), numbers, scales); }) ==
+        "tilewise: quantize: 64 values, 64 numbers and 3 scales given, it must be one number for each value, "
+        "and as many for each scale");
+    CHECK(message_of([&] { tilewise::quantize_i8_per_channel(all, numbers, scales); }) != "no error");
+    CHECK(message_of([&] { tilewise::quantize_i8_per_channel({}, {}, scales); }) == "no error");
+    CHECK(message_of([] { tilewise::quantize_i8_per_token({}, {}, {}); }) == "no error");
 }

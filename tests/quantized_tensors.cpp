@@ -9,6 +9,20 @@ namespace {
 using count = std::int64_t;
 using tilewise::element_type;
 
+extents scale_strides_of(const extents& sizes, scale_order order) {
+    const auto [batch, heads, tokens, dim] = sizes;
+    switch (order) {
+        case scale_order::per_token:
+            return {heads * tokens, tokens, 1, 0};
+        case scale_order::per_channel:
+            return {heads * dim, dim, 0, 1};
+        case scale_order::per_head:
+            return {heads, 1, 0, 0};
+        default:
+            return {heads * tokens, 1, heads, 0};
+    }
+}
+
 /// Strides in elements, for `heads` heads side by side.
 extents strides_of(const extents& sizes, row_order order, count heads) {
     const count dim = sizes[3];
@@ -32,8 +46,10 @@ Number read(const std::byte* from) {
 
 }  // namespace
 
+bool has_scales(element_type type) { return type == element_type::i8; }
+
 quantized_tensor::quantized_tensor(const extents& sizes, element_type type, row_order order,
-                                   std::uint64_t seed) {
+                                   std::uint64_t seed, scale_order scales) {
     const tilewise::element_block block = tilewise::block_of(type);
     const count heads = sizes[1] + (order == row_order::neighbours ? 2 : 0);
     const auto blocks = static_cast<std::size_t>(sizes[0] * heads * sizes[2] * sizes[3] / block.elements);
@@ -51,11 +67,17 @@ quantized_tensor::quantized_tensor(const extents& sizes, element_type type, row_
                                                             : 0;
     first_ = first / block.elements * block.bytes;
     view_ = {nullptr, type, sizes, strides};
+    if (!has_scales(type)) { return; }
+    view_.scale_strides = scale_strides_of(sizes, scales);
+    std::int64_t last = 0;
+    for (std::size_t a = 0; a < 4; ++a) { last += (sizes[a] - 1) * view_.scale_strides[a]; }
+    for (std::int64_t n = 0; n <= last; ++n) { scales_.push_back(0.01F * random.normal()); }
 }
 
 tilewise::const_tensor quantized_tensor::view() const {
     tilewise::const_tensor made = view_;
     made.data = memory_.data() + first_;
+    if (!scales_.empty()) { made.scales = scales_.data(); }
     return made;
 }
 
@@ -64,10 +86,24 @@ double quantized_tensor::value(count b, count h, count t, count i) const {
     const tilewise::element_block block = tilewise::block_of(view_.type);
     const count row = (b * s[0] + h * s[1] + t * s[2]) / block.elements;
     const std::byte* const from = memory_.data() + first_ + (row + i / block.elements) * block.bytes;
+    if (has_scales(view_.type)) {
+        const extents& n = view_.scale_strides;
+        const auto scale =
+            static_cast<double>(scales_[static_cast<std::size_t>(b * n[0] + h * n[1] + t * n[2] + i * n[3])]);
+        return scale * static_cast<double>(number(first_ + row * block.bytes + i));
+    }
     const auto scale = static_cast<double>(static_cast<float>(read<tilewise::float16>(from)));
     if (view_.type == element_type::q8_0) { return scale * read<std::int8_t>(from + 2 + i % 32); }
     const int both = read<std::uint8_t>(from + 2 + i % 16);
     return scale * ((i % 32 < 16 ? both % 16 : both / 16) - 8);
+}
+
+float quantized_tensor::number(count place) const {
+    return static_cast<float>(read<std::int8_t>(memory_.data() + place));
+}
+
+void quantized_tensor::spoil_scales_from(count token) {
+    for (auto at = static_cast<std::size_t>(token); at < scales_.size(); ++at) { scales_[at] = quiet_nan; }
 }
 
 owned_tensor quantized_tensor::values() const {

@@ -81,6 +81,8 @@ std::string show(tilewise::element_type type) {
             return "q8_0";
         case tilewise::element_type::q4_0:
             return "q4_0";
+        case tilewise::element_type::i8:
+            return "i8";
         default:
             return "another type";
     }

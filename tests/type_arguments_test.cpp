@@ -106,3 +106,36 @@ TEST_CASE("type arguments: rows of blocks are whole") {
     CHECK(has(answer(with_k([](call& c) { c.k.data = static_cast<const std::byte*>(c.k.data) + 1; })),
               "k: data at address"));
 }
+
+TEST_CASE("type arguments: scales") {
+    const auto with_v = [](const change& then) {
+        return [=](call& c) {
+            c.v = {c.memory.data() + 112, element_type::i8, {1, 2, 4, 8}, {64, 32, 8, 1}};
+            c.v = tilewise::with_scales(c.v, c.floats.data() + 10, tilewise::scales_per::token);
+            then(c);
+        };
+    };
+    CHECK(answer(with_v([](call&) {})) == "");
+    CHECK(answer(with_v([](call& c) { c.v.scales = nullptr; })) ==
+          "tilewise: v: no scales given, i8 needs them");
+    CHECK(answer([](call& c) { c.k.scales = c.floats.data(); }) ==
+          "tilewise: k: scales given, there are none with f16");
+    CHECK(answer([](call& c) { c.q.scales = c.floats.data(); }) ==
+          "tilewise: q: scales given, there are none with f16");
+    CHECK(has(answer(with_v([](call& c) { c.v.scale_strides[2] = std::int64_t{1} << 62U; })),
+              "v.scales: tokens 4 with stride"));
+    CHECK(has(answer(with_v([](call& c) {
+                  c.v.scales =
+                      reinterpret_cast<const float*>(reinterpret_cast<std::uintptr_t>(c.v.scales) + 1);
+              })),
+              "v.scales: data at address"));
+    CHECK(answer(with_v([](call& c) { c.v.scales = c.floats.data() + 5; })) ==
+          "tilewise: lse: its memory overlaps that of v.scales, it must be apart from it");
+    CHECK(answer(with_v([](call& c) { c.v.scales = reinterpret_cast<const float*>(c.out.data); })) ==
+          "tilewise: out: its memory overlaps that of v.scales, it must be apart from it");
+    // Nothing to scale.
+    CHECK(answer([](call& c) {
+              c.v = {nullptr, element_type::i8, {1, 2, 0, 8}, {0, 0, 8, 1}};
+              c.k.extents[2] = 0;
+          }) == "");
+}

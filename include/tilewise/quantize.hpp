@@ -10,6 +10,7 @@
 #ifndef TILEWISE_QUANTIZE_HPP
 #define TILEWISE_QUANTIZE_HPP
 
+#include <cstdint>
 #include <span>
 
 #include <tilewise/export.hpp>
@@ -23,6 +24,18 @@ TILEWISE_API void quantize_q8_0(std::span<const float> values, std::span<q8_0_bl
 /// The same with the scale f16(largest / -8), where `largest` has its sign: numbers are from -8 to 7, and the
 /// largest value is at their end that is farther from 0.
 TILEWISE_API void quantize_q4_0(std::span<const float> values, std::span<q4_0_block> blocks);
+
+// For types with scales in memory of their own, `values` are the tokens of one head, [tokens][head_dim], and
+// so are the numbers.
+
+/// The scale of a token is largest / 127 (or the next smaller, lest 127 times it be infinite), numbers are
+/// from -127 to 127.
+TILEWISE_API void quantize_i8_per_token(std::span<const float> values, std::span<std::int8_t> numbers,
+                                        std::span<float> scales_of_tokens);
+
+/// The same with one scale for each index of head_dim.
+TILEWISE_API void quantize_i8_per_channel(std::span<const float> values, std::span<std::int8_t> numbers,
+                                          std::span<float> scales_of_channels);
 
 }  // namespace tilewise
 

@@ -32,6 +32,10 @@ enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 /// elements, not bytes. A stride may be 0 (broadcast) or negative in a view that is only read. The caller
 /// keeps the memory alive and guarantees that every element that the view describes is inside it.
 ///
+/// Types that say so (i8) have scales in memory of their own: element (b, h, t, i) is worth its number times
+/// scales[b * scale_strides[0] + h * scale_strides[1] + t * scale_strides[2] + i * scale_strides[3]]. A
+/// stride of 0 is one scale for all; with_scales() sets the common ones.
+///
 /// Where elements are stored in blocks of 32 (q8_0, q4_0), strides count elements all the same: the last one
 /// is 1, and the others, as head_dim, are multiples of 32.
 template <class Void>
@@ -40,6 +44,8 @@ struct basic_tensor {
     element_type type = element_type::f32;
     std::array<std::int64_t, 4> extents{};  ///< batch, heads, tokens, head_dim
     std::array<std::int64_t, 4> strides{};  ///< in elements, in the same order
+    const float* scales = nullptr;          ///< null for types without
+    std::array<std::int64_t, 4> scale_strides{};
 
     constexpr basic_tensor() = default;
     constexpr basic_tensor(Void* data_, element_type type_, std::array<std::int64_t, 4> extents_,
@@ -50,7 +56,12 @@ struct basic_tensor {
     template <class Other>
     requires(std::is_const_v<Void>&& std::is_same_v<Other, std::remove_const_t<Void>>) constexpr basic_tensor(
         const basic_tensor<Other>& other)
-        : data(other.data), type(other.type), extents(other.extents), strides(other.strides) {}
+        : data(other.data),
+          type(other.type),
+          extents(other.extents),
+          strides(other.strides),
+          scales(other.scales),
+          scale_strides(other.scale_strides) {}
 
     [[nodiscard]] constexpr std::int64_t batch() const { return extents[0]; }
     [[nodiscard]] constexpr std::int64_t heads() const { return extents[1]; }
@@ -77,6 +88,7 @@ struct basic_tensor {
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
             part.data = static_cast<byte*>(data) + first * strides[a] / block.elements * block.bytes;
+            if (scales != nullptr) { part.scales = scales + first * scale_strides[a]; }
         }
         return part;
     }
@@ -115,6 +127,8 @@ template <>
 struct stored_type<float16> : stored_as<element_type::f16> {};
 template <>
 struct stored_type<bfloat16> : stored_as<element_type::bf16> {};
+template <>
+struct stored_type<std::int8_t> : stored_as<element_type::i8> {};
 template <>
 struct stored_type<q8_0_block> : stored_as<element_type::q8_0> {};
 template <>
@@ -171,6 +185,24 @@ requires(std::is_same_v<std::remove_const_t<Stored>, float>)
     [[nodiscard]] constexpr detail::view_of<Stored> row_values(Stored* data, std::int64_t batch,
                                                                std::int64_t heads, std::int64_t tokens) {
     return bhsd(data, batch, heads, tokens, 1);
+}
+
+/// What shares a scale: the elements of a token in one head, those of a head at one index of head_dim (also
+/// called channel), or all of a head.
+enum class scales_per : std::uint8_t { token, channel, head };
+
+/// A view with scales that lie side by side, [batch, heads, tokens], [batch, heads, head_dim] or
+/// [batch, heads]. For others, set scales and scale_strides.
+template <class Void>
+[[nodiscard]] constexpr basic_tensor<Void> with_scales(basic_tensor<Void> view, const float* scales,
+                                                       scales_per shared) {
+    const std::int64_t of_head = shared == scales_per::token     ? view.tokens()
+                                 : shared == scales_per::channel ? view.head_dim()
+                                                                 : 1;
+    view.scales = scales;
+    view.scale_strides = {detail::stride_over(view.heads(), of_head), of_head,
+                          shared == scales_per::token ? 1 : 0, shared == scales_per::channel ? 1 : 0};
+    return view;
 }
 
 /// Query, key and value views of one packed tensor; see packed_qkv.

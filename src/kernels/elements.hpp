@@ -124,6 +124,12 @@ void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count,
     }
 }
 
+/// Numbers without their scale.
+struct i8_elements {
+    using stored = std::int8_t;
+    static TILEWISE_INLINE vec decode(const stored* from) { return to_float(load_i8(from)); }
+};
+
 struct storage {
     element_type type;
     std::int64_t block_elements;
@@ -137,14 +143,18 @@ constexpr storage single(element_type type) {
     return {type, 1, sizeof(typename Elements::stored), decode_row<Elements>, encode_row<Elements>};
 }
 template <class Elements>
+constexpr storage read_only(element_type type) {
+    return {type, 1, sizeof(typename Elements::stored), decode_row<Elements>, nullptr};
+}
+template <class Elements>
 constexpr storage in_blocks(element_type type) {
     return {type, block_values, Elements::block_bytes, decode_blocks<Elements>, nullptr};
 }
 
 constexpr storage storages[] = {
-    single<f32_elements>(element_type::f32), single<f16_elements>(element_type::f16),
-    single<bf16_elements>(element_type::bf16), in_blocks<q8_0_elements>(element_type::q8_0),
-    in_blocks<q4_0_elements>(element_type::q4_0)};
+    single<f32_elements>(element_type::f32),      single<f16_elements>(element_type::f16),
+    single<bf16_elements>(element_type::bf16),    in_blocks<q8_0_elements>(element_type::q8_0),
+    in_blocks<q4_0_elements>(element_type::q4_0), read_only<i8_elements>(element_type::i8)};
 
 inline const storage& storage_of(element_type type) {
     const storage* found = storages;

@@ -56,8 +56,8 @@ workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::in
     w.panel_count = (rows + panel_width - 1) / panel_width;
     w.panels = memory.take<panel>(w.panel_count);
     w.scores = memory.take<float>((keys + max_depth) * panel_width);
-    w.k = {nullptr, s.k_layout, s.head_dim, nullptr};
-    w.v = {nullptr, s.v_layout, s.value_dim, nullptr};
+    w.k = {nullptr, s.k_layout, s.head_dim, nullptr, nullptr};
+    w.v = {nullptr, s.v_layout, s.value_dim, nullptr, nullptr};
     if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
     if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
@@ -225,6 +225,8 @@ void forward(const shape& s, const task& t, std::byte* scratch) {
     workspace w = lay_out(memory, s, t.first_row, t.rows);
     w.k.data = t.k;
     w.v.data = t.v;
+    w.k.scales = t.k_scales;
+    w.v.scales = t.v_scales;
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         load_queries(s, t.q, w.panels[i]);
         start_rows(s, t, w.panels[i]);

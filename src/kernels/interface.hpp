@@ -16,6 +16,8 @@ struct row_layout {
     std::int64_t token_stride;
     std::int64_t element_stride;
     element_type type;
+    std::int64_t scale_token_stride;
+    std::int64_t scale_element_stride;
 };
 
 /// The tokens of a group of query heads, [tokens, heads of the group, head_dim], strides in elements.
@@ -104,8 +106,10 @@ struct shape {
 /// tiles of keys and values.
 struct task {
     group_in q;
-    const void* k;  ///< [keys, head_dim], k_layout
-    const void* v;  ///< [keys, value_dim], v_layout
+    const void* k;          ///< [keys, head_dim], k_layout
+    const void* v;          ///< [keys, value_dim], v_layout
+    const float* k_scales;  ///< null for types without
+    const float* v_scales;
     group_out out;
     group_out lse;  ///< f32, head_dim 1; data is null when not wanted
     std::int64_t batch;

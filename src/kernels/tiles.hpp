@@ -40,8 +40,20 @@ struct tile_source {
     const void* data;
     row_layout layout;
     std::int64_t dim;
-    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
+    const float* scales;  ///< null: none
+    float* buffer;        ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
 };
+
+/// Multiplies a row, which has room for whole vectors, by scales.
+inline void multiply_row(float* row, std::int64_t count, const float* scales, std::int64_t stride) {
+    alignas(64) float some[lanes];
+    for (std::int64_t i = 0; i < count; i += lanes) {
+        if (i == 0 || stride != 0) {
+            for (std::int64_t n = 0; n < lanes; ++n) { some[n] = scales[smaller(i + n, count - 1) * stride]; }
+        }
+        store(row + i, load(row + i) * load(some));
+    }
+}
 
 /// Rows first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
 /// processor looks up several pages at a time, which it cannot do for a row or two between computations.
@@ -57,6 +69,10 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
     for (std::int64_t j = 0; j < count; ++j, row += row_bytes) {
         float* const to = source.buffer + j * stride;
         type.decode(row, layout.element_stride, source.dim, to);
+        if (source.scales != nullptr) {
+            const float* const scales = source.scales + (first + j) * layout.scale_token_stride;
+            multiply_row(to, source.dim, scales, layout.scale_element_stride);
+        }
         for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
     }
     return {source.buffer, stride};
