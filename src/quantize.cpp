@@ -75,6 +75,21 @@ float quantize_i8(const strided_values& values, std::int8_t* numbers) {
     return scale;
 }
 
+/// Numbers of a floating-point type that goes up to `most`.
+template <class Number>
+float quantize_float8(std::span<const float> values, std::span<Number> numbers, float most) {
+    if (values.size() != numbers.size()) {
+        refuse("quantize: ", values.size(), " values and ", numbers.size(),
+               " numbers given, it must be one number for each value");
+    }
+    const float_environment standard;
+    const float scale = scale_for({values}, most);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        numbers[i] = Number(scale > 0.0F ? values[i] / scale : 0.0F);
+    }
+    return scale;
+}
+
 }  // namespace
 
 void quantize_q8_0(std::span<const float> values, std::span<q8_0_block> blocks) {
@@ -128,6 +143,14 @@ void quantize_i8_per_channel(std::span<const float> values, std::span<std::int8_
     for (std::size_t i = 0; i < std::min(head_dim, values.size()); ++i) {
         scales_of_channels[i] = quantize_i8({values.subspan(i), head_dim}, numbers.data() + i);
     }
+}
+
+float quantize_e4m3(std::span<const float> values, std::span<float8_e4m3> numbers) {
+    return quantize_float8(values, numbers, 448.0F);
+}
+
+float quantize_e5m2(std::span<const float> values, std::span<float8_e5m2> numbers) {
+    return quantize_float8(values, numbers, 57344.0F);
 }
 
 }  // namespace tilewise

@@ -29,6 +29,10 @@ inline float read_element(const void* data, element_type type, std::int64_t inde
         }
         case element_type::i8:
             return static_cast<float>(static_cast<const std::int8_t*>(data)[index]);
+        case element_type::e4m3:
+            return static_cast<float>(static_cast<const float8_e4m3*>(data)[index]);
+        case element_type::e5m2:
+            return static_cast<float>(static_cast<const float8_e5m2*>(data)[index]);
         default:
             return static_cast<const float*>(data)[index];
     }

@@ -24,6 +24,10 @@ std::string type_name(element_type type) {
             return "q4_0";
         case element_type::i8:
             return "i8";
+        case element_type::e4m3:
+            return "e4m3";
+        case element_type::e5m2:
+            return "e5m2";
         case element_type::i32:
             return "i32";
         case element_type::boolean:
@@ -62,7 +66,9 @@ void require_whole_blocks(std::string_view name, const const_tensor& view) {
     }
 }
 
-bool has_scales(element_type type) { return type == element_type::i8; }
+bool has_scales(element_type type) {
+    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
+}
 
 std::uintptr_t alignment_of(element_type type) {
     if (type == element_type::bit) { return 1; }

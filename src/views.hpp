@@ -34,7 +34,8 @@ inline constexpr element_type float_types[] = {element_type::f32, element_type::
 
 /// What the elements of k and v may be.
 inline constexpr element_type key_value_types[] = {element_type::f32,  element_type::f16,  element_type::bf16,
-                                                   element_type::q8_0, element_type::q4_0, element_type::i8};
+                                                   element_type::q8_0, element_type::q4_0, element_type::i8,
+                                                   element_type::e4m3, element_type::e5m2};
 
 /// Checks one view by itself; its byte range is empty if it has no element.
 byte_range check_view(std::string_view name, const const_tensor& view, std::span<const element_type> allowed);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -155,6 +156,56 @@ TEST_CASE("quantize: i8 per token and per channel") {
     }
 }
 
+TEST_CASE("quantize: FP8 numbers round to the nearest even") {
+    const auto check = [](auto number, std::uint8_t bits_of_largest, float most, float beyond) {
+        using float8 = decltype(number);
+        const auto value = [](unsigned bits) {
+            return static_cast<float>(std::bit_cast<float8>(static_cast<std::uint8_t>(bits)));
+        };
+        for (unsigned bits = 0; bits < bits_of_largest; ++bits) {
+            const float middle = (value(bits) + value(bits + 1)) / 2;
+            const unsigned even = bits + bits % 2;
+            CHECK(float8(value(bits)).bits == bits);
+            CHECK(float8(std::nextafter(middle, 0.0F)).bits == bits);
+            CHECK(float8(middle).bits == even);
+            CHECK(float8(-middle).bits == even + 128);
+            CHECK(float8(std::nextafter(middle, infinity)).bits == bits + 1);
+        }
+        CHECK(value(bits_of_largest) == most);
+        for (const float large : {largest_float, infinity}) {
+            CHECK(static_cast<float>(float8(large)) == beyond);
+        }
+        CHECK(std::isnan(static_cast<float>(float8(quiet_nan))));
+    };
+    check(tilewise::float8_e4m3(), 0x7e, 448.0F, 448.0F);
+    check(tilewise::float8_e5m2(), 0x7b, 57344.0F, infinity);
+}
+
+TEST_CASE("quantize: FP8") {
+    const auto check = [](const auto& quantize, auto number, float most, double half_place,
+                          double last_place) {
+        for (const auto& values : blocks_to_store()) {
+            std::vector<decltype(number)> numbers(32);
+            const float scale = quantize(values, numbers);
+            if (!all_finite(values)) {
+                CHECK(std::isnan(scale));
+                continue;
+            }
+            const float wanted = largest_magnitude(values) / most;
+            CHECK(scale == (std::isinf(wanted * most) ? std::nextafter(wanted, 0.0F) : wanted));
+            for (std::size_t i = 0; i < 32 && scale > 1e-34F; ++i) {
+                const double exact = static_cast<double>(values[i]) / static_cast<double>(scale);
+                const double error = std::fabs(static_cast<double>(static_cast<float>(numbers[i])) - exact);
+                CHECK(error <= 1.001 * std::max(half_place * std::fabs(exact), last_place / 2));
+            }
+        }
+    };
+    check([](auto values, auto& numbers) { return tilewise::quantize_e4m3(values, numbers); },
+          tilewise::float8_e4m3(), 448.0F, 0x1p-4, 0x1p-9);
+    check([](auto values, auto& numbers) { return tilewise::quantize_e5m2(values, numbers); },
+          tilewise::float8_e5m2(), 57344.0F, 0x1p-3, 0x1p-16);
+}
+
 TEST_CASE("quantize: sizes that do not fit") {
     const std::vector<float> values(65);
     std::vector<tilewise::q8_0_block> blocks(2);
@@ -174,4 +225,8 @@ TEST_CASE("quantize: sizes that do not fit") {
     CHECK(message_of([&] { tilewise::quantize_i8_per_channel(all, numbers, scales); }) != "no error");
     CHECK(message_of([&] { tilewise::quantize_i8_per_channel({}, {}, scales); }) == "no error");
     CHECK(message_of([] { tilewise::quantize_i8_per_token({}, {}, {}); }) == "no error");
+
+    std::vector<tilewise::float8_e4m3> float8(64);
+    CHECK(message_of([&] { static_cast<void>(tilewise::quantize_e4m3(all, float8)); }) ==
+          "tilewise: quantize: 65 values and 64 numbers given, it must be one number for each value");
 }

@@ -1,5 +1,7 @@
 #include "quantized_tensors.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +10,21 @@ namespace {
 
 using count = std::int64_t;
 using tilewise::element_type;
+
+/// The definition: 1 sign, 4 or 5 exponent and 3 or 2 fraction bits.
+float float8_value(unsigned bits, element_type type) {
+    const bool is_e4m3 = type == element_type::e4m3;
+    const unsigned magnitude = bits % 128;
+    const int fraction_bits = is_e4m3 ? 3 : 2;
+    const int bias = is_e4m3 ? 7 : 15;
+    const auto exponent = static_cast<int>(magnitude >> fraction_bits);
+    const auto fraction = static_cast<int>(magnitude) - (exponent << fraction_bits);
+    const float sign = bits < 128 ? 1.0F : -1.0F;
+    if (is_e4m3 && magnitude == 127) { return quiet_nan; }
+    if (!is_e4m3 && exponent == 31) { return fraction == 0 ? sign * infinity : quiet_nan; }
+    const int significand = exponent == 0 ? fraction : fraction + (1 << fraction_bits);
+    return sign * std::ldexp(static_cast<float>(significand), std::max(exponent, 1) - bias - fraction_bits);
+}
 
 extents scale_strides_of(const extents& sizes, scale_order order) {
     const auto [batch, heads, tokens, dim] = sizes;
@@ -46,7 +63,9 @@ Number read(const std::byte* from) {
 
 }  // namespace
 
-bool has_scales(element_type type) { return type == element_type::i8; }
+bool has_scales(element_type type) {
+    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
+}
 
 quantized_tensor::quantized_tensor(const extents& sizes, element_type type, row_order order,
                                    std::uint64_t seed, scale_order scales) {
@@ -56,7 +75,13 @@ quantized_tensor::quantized_tensor(const extents& sizes, element_type type, row_
     const auto bytes = static_cast<std::size_t>(block.bytes);
     random_source random(seed);
     memory_.resize(blocks * bytes);
-    for (std::byte& byte : memory_) { byte = static_cast<std::byte>(random.bits()); }
+    for (std::byte& byte : memory_) {
+        byte = static_cast<std::byte>(random.bits());
+        while ((type == element_type::e4m3 || type == element_type::e5m2) &&
+               !(std::fabs(float8_value(static_cast<unsigned>(byte), type)) <= 300.0F)) {
+            byte = static_cast<std::byte>(random.bits());
+        }
+    }
     for (std::size_t b = 0; b < blocks && block.elements > 1; ++b) {
         const tilewise::float16 scale(0.01F * random.normal());
         std::memcpy(memory_.data() + b * bytes, &scale, sizeof scale);
@@ -99,7 +124,9 @@ double quantized_tensor::value(count b, count h, count t, count i) const {
 }
 
 float quantized_tensor::number(count place) const {
-    return static_cast<float>(read<std::int8_t>(memory_.data() + place));
+    const std::byte* const from = memory_.data() + place;
+    return view_.type == element_type::i8 ? static_cast<float>(read<std::int8_t>(from))
+                                          : float8_value(read<std::uint8_t>(from), view_.type);
 }
 
 void quantized_tensor::spoil_scales_from(count token) {

@@ -15,7 +15,8 @@
 namespace tilewise_tests {
 
 inline constexpr std::array quantized_types = {tilewise::element_type::q8_0, tilewise::element_type::q4_0,
-                                               tilewise::element_type::i8};
+                                               tilewise::element_type::i8, tilewise::element_type::e4m3,
+                                               tilewise::element_type::e5m2};
 
 /// Whether a type has scales in memory of their own, and how they may lie there.
 bool has_scales(tilewise::element_type type);

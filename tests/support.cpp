@@ -83,6 +83,10 @@ std::string show(tilewise::element_type type) {
             return "q4_0";
         case tilewise::element_type::i8:
             return "i8";
+        case tilewise::element_type::e4m3:
+            return "e4m3";
+        case tilewise::element_type::e5m2:
+            return "e5m2";
         default:
             return "another type";
     }

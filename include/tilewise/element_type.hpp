@@ -17,6 +17,8 @@ enum class element_type : std::uint8_t {
     q8_0,     ///< ggml's Q8_0 (q8_0_block in quantized.hpp); k and v only, as all below that have scales
     q4_0,     ///< ggml's Q4_0 (q4_0_block)
     i8,       ///< signed integer, 8 bits, times one of the view's scales
+    e4m3,     ///< FP8 (float8_e4m3), times one of the view's scales
+    e5m2,     ///< FP8 (float8_e5m2), times one of the view's scales
     i32,      ///< signed integer, 32 bits
     boolean,  ///< one byte, true if it is not 0
     bit       ///< one bit, the least significant of a byte first; data is the byte of element 0
@@ -38,6 +40,8 @@ struct element_block {
         case element_type::q4_0:
             return {32, 18};
         case element_type::i8:
+        case element_type::e4m3:
+        case element_type::e5m2:
         case element_type::boolean:
             return {1, 1};
         case element_type::bit:

@@ -5,6 +5,7 @@
 #ifndef TILEWISE_HALF_HPP
 #define TILEWISE_HALF_HPP
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -18,32 +19,46 @@ namespace detail {
     return (value + (1U << (shift - 1U)) - 1U + odd) >> shift;
 }
 
+// Formats with fewer exponent bits than binary32: so many fraction bits, and this exponent bias. Magnitudes
+// are bits without the sign.
+
+/// A binary32 magnitude to the format, as if its exponents had no upper end.
+[[nodiscard]] constexpr std::uint32_t narrow(std::uint32_t magnitude, std::uint32_t fraction_bits,
+                                             std::uint32_t bias) {
+    const std::uint32_t exponent = magnitude >> 23U;
+    const std::uint32_t dropped = 23U - fraction_bits;
+    const std::uint32_t first_normal = 128U - bias;
+    if (exponent >= first_normal) {
+        return shift_right_to_nearest(magnitude - ((first_normal - 1U) << 23U), dropped);
+    }
+    const std::uint32_t shift = dropped + first_normal - exponent;
+    const std::uint32_t significand = (magnitude & 0x7fffffU) | 0x800000U;
+    return shift > 24U ? 0U : shift_right_to_nearest(significand, shift);
+}
+
+/// The magnitude of a finite number of the format to binary32.
+[[nodiscard]] constexpr std::uint32_t widen(std::uint32_t magnitude, std::uint32_t fraction_bits,
+                                            std::uint32_t bias) {
+    const std::uint32_t exponent = magnitude >> fraction_bits;
+    if (exponent > 0) { return (magnitude << (23U - fraction_bits)) + ((127U - bias) << 23U); }
+    const auto last_place = std::bit_cast<float>((128U - bias - fraction_bits) << 23U);
+    return std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * last_place);
+}
+
 [[nodiscard]] constexpr std::uint16_t f16_of(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7fffffffU;
-    const std::uint32_t exponent = magnitude >> 23U;
     if (magnitude > 0x7f800000U) { return 0x7e00U; }
-    std::uint32_t rounded = 0;
-    if (exponent >= 143) {  // 2^16 and more
-        rounded = 0x7c00U;
-    } else if (exponent >= 113) {  // normal; may carry to infinity
-        rounded = shift_right_to_nearest(magnitude - 0x38000000U, 13);
-    } else if (exponent >= 102) {  // subnormal: the last place is 2^-24
-        rounded = shift_right_to_nearest((bits & 0x7fffffU) | 0x800000U, 126U - exponent);
-    }
+    const std::uint32_t rounded = std::min(narrow(magnitude, 10, 15), 0x7c00U);
     return static_cast<std::uint16_t>((bits >> 16U & 0x8000U) | rounded);
 }
 
 [[nodiscard]] constexpr float f32_of_f16(std::uint16_t half) {
     const std::uint32_t sign = (half & 0x8000U) << 16U;
-    const std::uint32_t exponent = half >> 10U & 31U;
-    const std::uint32_t fraction = half & 0x3ffU;
-    if (exponent == 31) {
-        return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13U | (fraction == 0 ? 0U : 0x400000U));
-    }
-    if (exponent > 0) { return std::bit_cast<float>(sign | (exponent + 112U) << 23U | fraction << 13U); }
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+    const std::uint32_t magnitude = half & 0x7fffU;
+    if (magnitude < 0x7c00U) { return std::bit_cast<float>(sign | widen(magnitude, 10, 15)); }
+    const std::uint32_t quiet = magnitude == 0x7c00U ? 0U : 0x400000U;
+    return std::bit_cast<float>(sign | 0x7f800000U | quiet | (magnitude & 0x3ffU) << 13U);
 }
 
 [[nodiscard]] constexpr std::uint16_t bf16_of(float value) {

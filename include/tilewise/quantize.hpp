@@ -37,6 +37,12 @@ TILEWISE_API void quantize_i8_per_token(std::span<const float> values, std::span
 TILEWISE_API void quantize_i8_per_channel(std::span<const float> values, std::span<std::int8_t> numbers,
                                           std::span<float> scales_of_channels);
 
+/// Returns the one scale of the head, largest / 448 (or the next smaller).
+[[nodiscard]] TILEWISE_API float quantize_e4m3(std::span<const float> values, std::span<float8_e4m3> numbers);
+
+/// Returns the one scale of the head, largest / 57344 (or the next smaller).
+[[nodiscard]] TILEWISE_API float quantize_e5m2(std::span<const float> values, std::span<float8_e5m2> numbers);
+
 }  // namespace tilewise
 
 #endif

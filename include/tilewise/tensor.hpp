@@ -32,9 +32,9 @@ enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 /// elements, not bytes. A stride may be 0 (broadcast) or negative in a view that is only read. The caller
 /// keeps the memory alive and guarantees that every element that the view describes is inside it.
 ///
-/// Types that say so (i8) have scales in memory of their own: element (b, h, t, i) is worth its number times
-/// scales[b * scale_strides[0] + h * scale_strides[1] + t * scale_strides[2] + i * scale_strides[3]]. A
-/// stride of 0 is one scale for all; with_scales() sets the common ones.
+/// Types that say so (i8, e4m3, e5m2) have scales in memory of their own: element (b, h, t, i) is worth its
+/// number times scales[b * scale_strides[0] + h * scale_strides[1] + t * scale_strides[2] + i *
+/// scale_strides[3]]. A stride of 0 is one scale for all; with_scales() sets the common ones.
 ///
 /// Where elements are stored in blocks of 32 (q8_0, q4_0), strides count elements all the same: the last one
 /// is 1, and the others, as head_dim, are multiples of 32.
@@ -129,6 +129,10 @@ template <>
 struct stored_type<bfloat16> : stored_as<element_type::bf16> {};
 template <>
 struct stored_type<std::int8_t> : stored_as<element_type::i8> {};
+template <>
+struct stored_type<float8_e4m3> : stored_as<element_type::e4m3> {};
+template <>
+struct stored_type<float8_e5m2> : stored_as<element_type::e5m2> {};
 template <>
 struct stored_type<q8_0_block> : stored_as<element_type::q8_0> {};
 template <>

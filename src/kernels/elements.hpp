@@ -130,6 +130,25 @@ struct i8_elements {
     static TILEWISE_INLINE vec decode(const stored* from) { return to_float(load_i8(from)); }
 };
 
+/// FP8: the bits of a small number are those of a smaller exponent range, and scaling moves them.
+struct e4m3_elements {
+    using stored = std::int8_t;
+    static TILEWISE_INLINE vec decode(const stored* from) {
+        const int_vec bits = load_i8(from);
+        const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 20) * broadcast(0x1p120F);
+        const vec number = select(magnitude < broadcast(480.0F), magnitude, broadcast(__builtin_nanf("")));
+        return with_sign_of(number, float_of_bits(bits));
+    }
+};
+struct e5m2_elements {
+    using stored = std::int8_t;
+    static TILEWISE_INLINE vec decode(const stored* from) {
+        const int_vec bits = load_i8(from);
+        const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 21) * broadcast(0x1p112F);
+        return with_sign_of(with_specials(magnitude), float_of_bits(bits));
+    }
+};
+
 struct storage {
     element_type type;
     std::int64_t block_elements;
@@ -154,7 +173,8 @@ constexpr storage in_blocks(element_type type) {
 constexpr storage storages[] = {
     single<f32_elements>(element_type::f32),      single<f16_elements>(element_type::f16),
     single<bf16_elements>(element_type::bf16),    in_blocks<q8_0_elements>(element_type::q8_0),
-    in_blocks<q4_0_elements>(element_type::q4_0), read_only<i8_elements>(element_type::i8)};
+    in_blocks<q4_0_elements>(element_type::q4_0), read_only<i8_elements>(element_type::i8),
+    read_only<e4m3_elements>(element_type::e4m3), read_only<e5m2_elements>(element_type::e5m2)};
 
 inline const storage& storage_of(element_type type) {
     const storage* found = storages;

@@ -264,6 +264,13 @@ TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
 }
 #endif
 
+/// For formats with 5 exponent bits, whose infinity and NaN come out as 2^16 and more where they are
+/// converted as numbers: gives those all exponent bits.
+TILEWISE_INLINE vec with_specials(vec magnitude) {
+    const vec special = float_of_bits(bits_of(magnitude) | int_vec(0x7f800000));
+    return select(magnitude < broadcast(0x1p16F), magnitude, special);
+}
+
 // binary16 to binary32, exactly, and back, rounded to the nearest even; NaN must be the canonical one.
 #if defined(TILEWISE_ISA_IS_avx512)
 TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return _mm512_cvtph_ps(load_16_bits(from)); }
@@ -277,13 +284,11 @@ TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
 }
 #elif defined(TILEWISE_ISA_IS_sse2)
 /// The bits of a small number are those of a smaller exponent range: scaling by 2^112 moves them, and keeps
-/// subnormals right. Infinity and NaN come out as 2^16 and more, and get all exponent bits.
+/// subnormals right.
 TILEWISE_INLINE vec load_f16(const std::uint16_t* from) {
     const int_vec half = load_u16(from);
     const vec magnitude = float_of_bits((half & int_vec(0x7fff)) << 13) * broadcast(0x1p112F);
-    const vec special = float_of_bits(bits_of(magnitude) | int_vec(0x7f800000));
-    const vec sign = float_of_bits((half & int_vec(0x8000)) << 16);
-    return with_sign_of(select(magnitude < broadcast(0x1p16F), magnitude, special), sign);
+    return with_sign_of(with_specials(magnitude), float_of_bits(half << 16));
 }
 /// Adding 1/2 rounds what will be subnormal to multiples of 2^-24.
 TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
