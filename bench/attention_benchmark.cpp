@@ -27,6 +27,7 @@ namespace {
 
 using tilewise::axis;
 using tilewise::const_tensor;
+using tilewise::element_type;
 
 /// How the rows of one head lie in memory. All but the first are far apart.
 enum class layout : std::uint8_t { bhsd, bshd_32_heads, packed_qkv, sliced };
@@ -66,6 +67,17 @@ const char* name_of(masking which) {
     }
 }
 
+const char* name_of(element_type which) {
+    switch (which) {
+        case element_type::f16:
+            return "f16";
+        case element_type::bf16:
+            return "bf16";
+        default:
+            return "f32";
+    }
+}
+
 struct shape {
     tilewise::isa isa{};
     std::int64_t tokens = 0;
@@ -73,6 +85,7 @@ struct shape {
     masking mask = masking::no_mask;
     layout rows = layout::bhsd;
     int threads = 1;
+    element_type type = element_type::f32;  ///< of q, k and v
 };
 
 /// One query head and one key head, in any layout.
@@ -101,6 +114,7 @@ public:
             };
             use(part(0), part(1), part(2));
         }
+        if (s.type != element_type::f32) { convert(s.type); }
         result_ = tilewise::bhsd(out_.data(), 1, 1, t, d);
         how_.threads = s.threads;
         set_mask(s);
@@ -129,6 +143,18 @@ private:
         q_ = q;
         k_ = k;
         v_ = v;
+    }
+
+    /// Stores the same elements at the same places in a 16-bit type.
+    void convert(element_type type) {
+        for (const float value : memory_) {
+            halves_.push_back(type == element_type::f16 ? tilewise::float16(value).bits
+                                                        : tilewise::bfloat16(value).bits);
+        }
+        for (const_tensor* view : {&q_, &k_, &v_}) {
+            view->data = halves_.data() + (static_cast<const float*>(view->data) - memory_.data());
+            view->type = type;
+        }
     }
 
     void set_mask(const shape& s) {
@@ -162,6 +188,7 @@ private:
     }
 
     std::vector<float> memory_;
+    std::vector<std::uint16_t> halves_;
     std::vector<float> out_;
     std::vector<std::uint8_t> mask_;
     std::vector<float> bias_;
@@ -254,7 +281,7 @@ void competing(benchmark::State& state, const shape& s) {
 std::string name_of(const char* group, const shape& s) {
     return std::string(group) + "/" + std::string(tilewise::isa_name(s.isa)) +
            "/d:" + std::to_string(s.head_dim) + "/T:" + std::to_string(s.tokens) + "/" + name_of(s.mask) +
-           "/" + name_of(s.rows) + "/threads:" + std::to_string(s.threads);
+           "/" + name_of(s.rows) + "/" + name_of(s.type) + "/threads:" + std::to_string(s.threads);
 }
 
 void register_prefill(const shape& s) {
@@ -281,6 +308,9 @@ void register_isa(tilewise::isa which) {
         }
     }
     for (const std::int64_t head_dim : {64, 128}) {
+        for (const element_type type : {element_type::f16, element_type::bf16}) {
+            register_prefill({which, slow ? 1024 : 4096, head_dim, masking::no_mask, layout::bhsd, 1, type});
+        }
         for (const masking mask :
              {masking::all_true_mask, masking::bias, masking::soft_cap, masking::alibi}) {
             register_prefill({which, slow ? 1024 : 4096, head_dim, mask, layout::bhsd, 1});

@@ -12,7 +12,7 @@ endfunction()
 # the sse2 kernels that the CPU need not have.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   tilewise_declare_isa(sse2 -march=x86-64)
-  tilewise_declare_isa(avx2 -march=x86-64 -mavx2 -mfma)
+  tilewise_declare_isa(avx2 -march=x86-64 -mavx2 -mfma -mf16c)
   tilewise_declare_isa(avx512 -march=x86-64 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
                        -mprefer-vector-width=512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")

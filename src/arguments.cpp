@@ -36,10 +36,12 @@ void require_countable(const problem& p) {
 
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                         const tensor& out, const options& how) {
-    const byte_range q_bytes = check_view("q", q);
-    const byte_range k_bytes = check_view("k", k);
-    const byte_range v_bytes = check_view("v", v);
-    const byte_range out_bytes = check_view("out", out);
+    const byte_range q_bytes = check_view("q", q, float_types);
+    const byte_range k_bytes = check_view("k", k, key_value_types);
+    const byte_range v_bytes = check_view("v", v, key_value_types);
+    const byte_range k_scales = check_scales("k", k);
+    const byte_range v_scales = check_scales("v", v);
+    const byte_range out_bytes = check_view("out", out, float_types);
     require_countable_head_dim("q", q.head_dim());
     require_countable_head_dim("v", v.head_dim());
     require_extent("k", k, axis::batch, q.batch(), "q");
@@ -59,6 +61,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     memory.read("q", q_bytes);
     memory.read("k", k_bytes);
     memory.read("v", v_bytes);
+    memory.read("k.scales", k_scales);
+    memory.read("v.scales", v_scales);
     memory.write("out", out_bytes);
     problem p{};
     p.batch = q.batch();
@@ -72,8 +76,10 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     check_packing(how, q, k, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = {k.strides[2], k.strides[3]};
-    p.v_layout = {v.strides[2], v.strides[3]};
+    p.k_layout = {k.strides[2], k.strides[3], k.type, k.scale_strides[2], k.scale_strides[3]};
+    p.v_layout = {v.strides[2], v.strides[3], v.type, v.scale_strides[2], v.scale_strides[3]};
+    p.q_type = q.type;
+    p.out_type = out.type;
     require_countable(p);
     check_results(how, q, k, memory, p);
     check_options(how, memory, p);

@@ -27,6 +27,8 @@ struct problem {
     std::int64_t value_dim;
     kernels::row_layout k_layout;
     kernels::row_layout v_layout;
+    element_type q_type;
+    element_type out_type;
     kernels::interval_rules intervals;
     kernels::tensor_masks masks;
     kernels::score_rules scores;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 #include "arguments.hpp"
 #include "float_environment.hpp"
@@ -38,15 +39,29 @@ struct call {
     std::byte* scratch;
 };
 
-template <class Float, class Void>
-Float* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
+template <class Void>
+Void* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
     if (view.data == nullptr) { return nullptr; }
-    return static_cast<Float*>(view.data) + batch * view.strides[0] + head * view.strides[1] +
-           token * view.strides[2];
+    using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+    const std::int64_t offset = batch * view.strides[0] + head * view.strides[1] + token * view.strides[2];
+    const element_block block = block_of(view.type);
+    return static_cast<byte*>(view.data) + offset / block.elements * block.bytes;
+}
+
+const float* scales_of_token(const const_tensor& view, std::int64_t batch, std::int64_t head,
+                             std::int64_t token) {
+    if (view.scales == nullptr) { return nullptr; }
+    return view.scales + batch * view.scale_strides[0] + head * view.scale_strides[1] +
+           token * view.scale_strides[2];
+}
+
+/// The same of a result that is always f32.
+float* f32_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
+    return static_cast<float*>(token_of(view, batch, head, token));
 }
 
 kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
-    return {token_of<float>(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
+    return {token_of(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
 }
 
 kernels::task task_of(const call& c, const row_block& block) {
@@ -54,10 +69,11 @@ kernels::task task_of(const call& c, const row_block& block) {
     const std::int64_t entry = of.batch_entry;
     const std::int64_t head = block.kv_head * c.sizes->group;
     kernels::task task{};
-    task.q = {token_of<const float>(c.q, entry, head, of.first_query), c.q.strides[2], c.q.strides[1],
-              c.q.strides[3]};
-    task.k = token_of<const float>(c.k, entry, block.kv_head, of.first_key);
-    task.v = token_of<const float>(c.v, entry, block.kv_head, of.first_key);
+    task.q = {token_of(c.q, entry, head, of.first_query), c.q.strides[2], c.q.strides[1], c.q.strides[3]};
+    task.k = token_of(c.k, entry, block.kv_head, of.first_key);
+    task.v = token_of(c.v, entry, block.kv_head, of.first_key);
+    task.k_scales = scales_of_token(c.k, entry, block.kv_head, of.first_key);
+    task.v_scales = scales_of_token(c.v, entry, block.kv_head, of.first_key);
     task.out = group_of(c.out, entry, head, of.first_query);
     task.lse = group_of(c.lse, entry, head, of.first_query);
     task.row_maximum = group_of(c.extra.row_maximum, entry, head, of.first_query);
@@ -102,7 +118,7 @@ void run_key_task(void* context, std::int64_t index, int thread) {
         task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
         first_key,
         std::min<std::int64_t>(contract::chunk_keys, columns - first_key),
-        {token_of<float>(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group, 0) +
+        {f32_of(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group, 0) +
              (of.first_key + first_key) * c.extra.key_weights.strides[3],
          c.extra.key_weights.strides[3], c.extra.key_weights.strides[1], 0}};
     const float_environment standard;
@@ -115,7 +131,7 @@ void clear_key_weights(const problem& p, const tensor& sums) {
     for (std::int64_t index = 0; index < p.batch; ++index) {
         const sequence of = sequence_of(p, index);
         for (std::int64_t h = 0; h < p.heads; ++h) {
-            float* const first = token_of<float>(sums, of.batch_entry, h, 0);
+            float* const first = f32_of(sums, of.batch_entry, h, 0);
             for (std::int64_t j = 0; j < padded_keys(p, index); ++j) {
                 first[(of.first_key + j) * sums.strides[3]] = 0.0F;
             }

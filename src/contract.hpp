@@ -2,7 +2,8 @@
 //
 // The scalar reference and the kernels share it and the descriptions in kernels/interface.hpp, and no code.
 // All arithmetic is IEEE binary32, round to nearest even, subnormals kept, no contraction but where `fma` is
-// written.
+// written. What is stored as f16 or bf16 is converted to binary32 first, exactly; a quantised number is
+// converted exactly and multiplied by its scale in binary32.
 //
 // For one query row q and the keys k_j and values v_j, j = 0 .. n - 1:
 //
@@ -31,7 +32,8 @@
 //        m' = max(m, m_c), a = 2^(m - m'), b = 2^(m_c - m'); +0 where the exponent is below -126
 //        l = fma(l, a, l_c * b), o[x] = fma(o[x], a, o_c[x] * b), m = m'
 //   5. out[x] = o[x] / l + 0, or +0 if l = 0; lse = (m + log2 l) * f32(ln 2), or -inf if l = 0.
-//      A NaN is written as 0x7fc00000.
+//      A NaN is written as 0x7fc00000. An f16 or bf16 out is that f32 rounded once, to nearest even;
+//      what rounds to a zero is +0, and a NaN is 0x7e00 or 0x7fc0.
 //   6. Other results. The row maximum: max_j(t_j) in natural units (times scale, rounded, if it is not in
 //   t_j),
 //      + 0. Weights: w_j = p_j * 2^(m_c - m) / l + 0 with the final m and l; +0 if l = 0, and for masked

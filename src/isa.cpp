@@ -14,6 +14,9 @@
 #include "cpu.hpp"
 #include "kernels.hpp"
 
+#if defined(__x86_64__)
+#    include <cpuid.h>
+#endif
 #if defined(__linux__)
 #    include <unistd.h>
 #endif
@@ -41,6 +44,17 @@ const kernels::table* compiled_kernels(isa which) {
     return nullptr;
 }
 
+#if defined(__x86_64__)
+/// F16C, which clang++ 14 cannot be asked about. The operating system saves its registers if it does AVX2's.
+bool has_half_conversions() {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 /// Whether this CPU has the instructions and the operating system saves their registers (the compiler's
 /// run-time library checks both, through CPUID and XGETBV).
 bool cpu_runs(isa which) {
@@ -49,7 +63,8 @@ bool cpu_runs(isa which) {
         case isa::sse2:
             return true;
         case isa::avx2:
-            return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+            return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+                   has_half_conversions();
         case isa::avx512:
             return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512cd") != 0 &&
                    __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&

@@ -162,7 +162,7 @@ void take_sinks(const inputs& given, call& c, memory_map& memory) {
 
 void add_output(std::string_view name, const tensor& view, memory_map& memory) {
     require_distinct_elements(name, view);
-    memory.write(name, check_view(name, view));
+    memory.write(name, check_view(name, view, element_type::f32));
 }
 
 std::optional<tensor> take_present(std::string_view name, const std::optional<array>& wanted, const call& c,
@@ -205,7 +205,7 @@ void add_tokens(std::string_view name, const const_tensor& tokens, const std::op
     if (present.has_value() && is_in_place(tokens, present->slice(axis::tokens, first, tokens.tokens()))) {
         return;
     }
-    memory.read(name, check_view(name, tokens));
+    memory.read(name, check_view(name, tokens, element_type::f32));
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ call check_arguments(const inputs& given, const attributes& set, const outputs& 
     take_sinks(given, c, memory);
     take_outputs(given, wanted, q_heads, c, memory);
     const std::int64_t past = c.past_key.tokens();
-    memory.read("Q", check_view("Q", c.q));
+    memory.read("Q", check_view("Q", c.q, element_type::f32));
     add_tokens("K", c.k, c.present_key, past, memory);
     add_tokens("V", c.v, c.present_value, past, memory);
     add_tokens("past_key", c.past_key, c.present_key, 0, memory);

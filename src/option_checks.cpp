@@ -86,10 +86,11 @@ std::int64_t broadcast_stride(std::string_view name, const const_tensor& view, s
 }
 
 /// A view that is read for each (batch, head, row, column); absent if its data is null.
-kernels::grid check_grid(std::string_view name, const const_tensor& view, element_type type, const problem& p,
-                         std::int64_t rows, std::int64_t columns, memory_map& memory) {
+kernels::grid check_grid(std::string_view name, const const_tensor& view,
+                         std::span<const element_type> allowed, const problem& p, std::int64_t rows,
+                         std::int64_t columns, memory_map& memory) {
     if (view.data == nullptr) { return {}; }
-    const byte_range bytes = check_view(name, view, type);
+    const byte_range bytes = check_view(name, view, allowed);
     const kernels::grid grid{view.data, broadcast_stride(name, view, 0, p.batch),
                              broadcast_stride(name, view, 1, p.heads), broadcast_stride(name, view, 2, rows),
                              view.strides[3]};
@@ -106,10 +107,10 @@ std::int64_t count_blocks(std::int64_t tokens, std::int64_t block) {
 
 kernels::tensor_masks check_masks(const options& how, const problem& p, memory_map& memory) {
     kernels::tensor_masks masks{};
-    const bool bits = how.mask.type == element_type::bit;
-    masks.storage = bits ? kernels::mask_storage::bits : kernels::mask_storage::bytes;
-    masks.visible = check_grid("mask", how.mask, bits ? element_type::bit : element_type::boolean, p,
-                               p.queries, p.keys, memory);
+    constexpr element_type mask_types[] = {element_type::boolean, element_type::bit};
+    masks.storage =
+        how.mask.type == element_type::bit ? kernels::mask_storage::bits : kernels::mask_storage::bytes;
+    masks.visible = check_grid("mask", how.mask, mask_types, p, p.queries, p.keys, memory);
     masks.block_queries = 1;
     masks.block_keys = 1;
     if (how.blocks.visible.data == nullptr) { return masks; }
@@ -119,7 +120,7 @@ kernels::tensor_masks check_masks(const options& how, const problem& p, memory_m
     }
     masks.block_queries = how.blocks.query_block;
     masks.block_keys = how.blocks.key_block;
-    masks.blocks = check_grid("blocks", how.blocks.visible, element_type::boolean, p,
+    masks.blocks = check_grid("blocks", how.blocks.visible, std::span(mask_types).first(1), p,
                               count_blocks(p.queries, masks.block_queries),
                               count_blocks(p.keys, masks.block_keys), memory);
     return masks;
@@ -141,7 +142,8 @@ kernels::score_rules check_scores(const options& how, const problem& p, memory_m
     for (const float slope : how.alibi_slopes) {
         if (!std::isfinite(slope)) { refuse("alibi_slopes: ", slope, " given, they must be finite"); }
     }
-    rules.bias = check_grid("bias", how.bias, element_type::f32, p, p.queries, p.keys, memory);
+    rules.bias = check_grid("bias", how.bias, float_types, p, p.queries, p.keys, memory);
+    rules.bias_type = how.bias.type;
     rules.alibi_slopes = how.alibi_slopes.empty() ? nullptr : how.alibi_slopes.data();
     rules.soft_cap = how.soft_cap;
     rules.function = how.score_function.call;
@@ -193,16 +195,16 @@ void check_ranges(const options& how, problem& p, memory_map& memory) {
     if ((ranges.first.data == nullptr) != (ranges.last.data == nullptr)) {
         refuse("ranges: only one of first and last given, it must be both or none");
     }
-    p.intervals.first_key =
-        check_grid("ranges.first", ranges.first, element_type::i32, p, p.queries, 1, memory);
-    p.intervals.last_key = check_grid("ranges.last", ranges.last, element_type::i32, p, p.queries, 1, memory);
+    constexpr element_type key_types[] = {element_type::i32};
+    p.intervals.first_key = check_grid("ranges.first", ranges.first, key_types, p, p.queries, 1, memory);
+    p.intervals.last_key = check_grid("ranges.last", ranges.last, key_types, p, p.queries, 1, memory);
 }
 
 /// A result for each query row or key, of any of the given extents.
 void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
                   memory_map& memory) {
     if (view.data == nullptr) { return; }
-    const byte_range bytes = check_view(name, view);
+    const byte_range bytes = check_view(name, view, element_type::f32);
     for (std::size_t a = 0; a < 4; ++a) {
         if (view.extents[a] != extents[a]) {
             refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);

@@ -80,17 +80,19 @@ int useful_threads(double flops, std::int64_t tasks, const options& how) {
     return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));
 }
 
-/// Whether rows can be read where they are: dense, and not so far apart that a chunk of them fights for the
-/// same cache sets and pages.
+/// Whether rows can be read where they are: f32, dense, and not so far apart that a chunk of them fights for
+/// the same cache sets and pages.
 bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
-    return layout.element_stride == 1 && layout.token_stride >= dim && layout.token_stride <= dim + dim / 2;
+    return layout.type == element_type::f32 && layout.element_stride == 1 && layout.token_stride >= dim &&
+           layout.token_stride <= dim + dim / 2;
 }
 
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
     const bool copy_k = !lies_well(p.k_layout, p.head_dim);
     const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
-    return {p.group,    p.keys,      p.head_dim, p.value_dim, p.k_layout, p.v_layout, copy_k,    copy_v,
-            block_rows, p.intervals, p.masks,    p.scores,    p.sinks,    p.chosen,   p.sum_keys};
+    return {p.group,  p.keys,     p.head_dim, p.value_dim, p.k_layout, p.v_layout,
+            p.q_type, p.out_type, copy_k,     copy_v,      block_rows, p.intervals,
+            p.masks,  p.scores,   p.sinks,    p.chosen,    p.sum_keys};
 }
 
 /// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.

@@ -14,6 +14,7 @@
 #include "arguments.hpp"
 #include "contract.hpp"
 #include "float_environment.hpp"
+#include "reference_elements.hpp"
 
 // std::fma is a call into the C library on the x86-64 baseline: compile the loops for FMA3 as well. The
 // result is the same, since a fused multiply-add has one answer.
@@ -29,15 +30,19 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-float element(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
-              std::int64_t i) {
-    return static_cast<const float*>(
-        x.data)[batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3]];
+/// Where an element is, counted in elements.
+std::int64_t index_in(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
+                      std::int64_t i) {
+    return batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3];
 }
 
-float& element(const tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token, std::int64_t i) {
-    return static_cast<float*>(
-        x.data)[batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3]];
+/// The value of an element of k or v, with its scale if it has one.
+float value_of(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
+               std::int64_t i) {
+    const float number = read_element(x.data, x.type, index_in(x, batch, head, token, i));
+    if (x.scales == nullptr) { return number; }
+    const auto& s = x.scale_strides;
+    return x.scales[batch * s[0] + head * s[1] + token * s[2] + i * s[3]] * number;
 }
 
 /// Rows of one head, side by side: [tokens][head_dim].
@@ -46,7 +51,7 @@ std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int
     std::vector<float> rows(static_cast<std::size_t>(tokens * x.head_dim()));
     for (std::int64_t t = 0; t < tokens; ++t) {
         for (std::int64_t i = 0; i < x.head_dim(); ++i) {
-            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = element(x, batch, head, first + t, i);
+            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = value_of(x, batch, head, first + t, i);
         }
     }
     return rows;
@@ -125,6 +130,11 @@ float log2_of(float value) {
     return std::fma(u, p, static_cast<float>(exponent));
 }
 
+/// An element of a result that is always f32.
+float& f32_of(const tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token, std::int64_t i) {
+    return static_cast<float*>(x.data)[index_in(x, batch, head, token, i)];
+}
+
 float canonical(float value) {
     return std::isnan(value) ? std::bit_cast<float>(contract::canonical_nan_bits) : value;
 }
@@ -134,12 +144,14 @@ void write_row(const row_state& row, std::int64_t batch, std::int64_t head, std:
                const tensor& out, const tensor& lse) {
     const bool empty = row.l == 0.0F;
     for (std::int64_t x = 0; x < out.head_dim(); ++x) {
-        element(out, batch, head, token, x) =
-            empty ? 0.0F : canonical(row.o[static_cast<std::size_t>(x)] / row.l + 0.0F);
+        const float value = row.o[static_cast<std::size_t>(x)] / row.l + 0.0F;
+        write_element(out.data, out.type, index_in(out, batch, head, token, x),
+                      empty ? 0.0F : canonical(value));
     }
     if (lse.data == nullptr) { return; }
     const float log_of_sum = std::isnan(row.l) ? row.l : (row.m + log2_of(row.l)) * contract::ln_2;
-    element(lse, batch, head, token, 0) = empty ? -infinity : canonical(log_of_sum);
+    write_element(lse.data, lse.type, index_in(lse, batch, head, token, 0),
+                  empty ? -infinity : canonical(log_of_sum));
 }
 
 /// One head of one sequence.
@@ -149,10 +161,13 @@ struct head_of {
     sequence of;
 };
 
+std::int64_t index_in(const kernels::grid& g, const head_of& h, std::int64_t row, std::int64_t column) {
+    return h.batch * g.batch_stride + h.head * g.head_stride + row * g.query_stride + column * g.key_stride;
+}
+
 template <class Element>
 Element grid_element(const kernels::grid& g, const head_of& h, std::int64_t row, std::int64_t column) {
-    return static_cast<const Element*>(g.data)[h.batch * g.batch_stride + h.head * g.head_stride +
-                                               row * g.query_stride + column * g.key_stride];
+    return static_cast<const Element*>(g.data)[index_in(g, h, row, column)];
 }
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
@@ -189,8 +204,7 @@ bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int6
         return false;
     }
     if (mask.data != nullptr && p.masks.storage == kernels::mask_storage::bits) {
-        const std::int64_t bit = h.batch * mask.batch_stride + h.head * mask.head_stride +
-                                 i * mask.query_stride + j * mask.key_stride;
+        const std::int64_t bit = index_in(mask, h, i, j);
         if ((static_cast<const std::uint8_t*>(mask.data)[bit / 8] >> (bit % 8) & 1) == 0) { return false; }
     }
     return p.masks.blocks.data == nullptr ||
@@ -198,10 +212,14 @@ bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int6
                0;
 }
 
+float bias_of(const kernels::score_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
+    return read_element(rules.bias.data, rules.bias_type, index_in(rules.bias, h, i, j));
+}
+
 /// Whether query token i sees key token j, whose score is t.
 bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
     return is_in_intervals(p.intervals, h, i, j) && is_in_tensors(p, h, i, j) &&
-           (p.scores.bias.data == nullptr || grid_element<float>(p.scores.bias, h, i, j) != -infinity) &&
+           (p.scores.bias.data == nullptr || bias_of(p.scores, h, i, j) != -infinity) &&
            (p.scores.function == nullptr || t != -infinity);
 }
 
@@ -226,7 +244,7 @@ float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j,
     const kernels::score_rules& rules = p.scores;
     float t = rules.multiply ? s * rules.scale : s;
     if (rules.soft_cap != 0.0F) { t = rules.soft_cap * tanh_of(s * rules.soft_cap_factor); }
-    if (rules.bias.data != nullptr) { t = t + grid_element<float>(rules.bias, h, i, j); }
+    if (rules.bias.data != nullptr) { t = t + bias_of(rules, h, i, j); }
     if (rules.alibi_slopes != nullptr) {
         const std::int64_t start = j / contract::chunk_keys * contract::chunk_keys;
         const float d = static_cast<float>(h.of.query_position + i - start) - static_cast<float>(j - start);
@@ -334,16 +352,16 @@ void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_s
     const std::int64_t token = h.of.first_query + i;
     if (extra.row_maximum.data != nullptr) {
         const float largest = row.largest * (p.scores.multiply ? 1.0F : p.scores.scale) + 0.0F;
-        element(extra.row_maximum, h.of.batch_entry, h.head, token, 0) =
+        f32_of(extra.row_maximum, h.of.batch_entry, h.head, token, 0) =
             canonical(std::isnan(row.l) ? row.l : largest);
     }
     if (extra.entropy.data != nullptr) {
-        element(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(row.weights);
+        f32_of(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(row.weights);
     }
     for (std::int64_t n = 0; n < p.chosen.count; ++n) {
         if (p.chosen.tokens[n] != token) { continue; }
         for (std::int64_t j = 0; j < p.keys; ++j) {
-            element(extra.weights, h.of.batch_entry, h.head, n, j) =
+            f32_of(extra.weights, h.of.batch_entry, h.head, n, j) =
                 j < h.of.keys ? row.weights[static_cast<std::size_t>(j)] : 0.0F;
         }
     }
@@ -359,7 +377,7 @@ void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_s
 void write_key_weights(const problem& p, const head_of& h, key_sums& sums, const tensor& to) {
     sums.fold();
     for (std::int64_t j = 0; j < padded_keys(p, h.batch); ++j) {
-        element(to, h.of.batch_entry, h.head, 0, h.of.first_key + j) =
+        f32_of(to, h.of.batch_entry, h.head, 0, h.of.first_key + j) =
             canonical(sums.total[static_cast<std::size_t>(j)]);
     }
 }

@@ -1,5 +1,6 @@
 #include "views.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
@@ -13,6 +14,20 @@ std::string type_name(element_type type) {
     switch (type) {
         case element_type::f32:
             return "f32";
+        case element_type::f16:
+            return "f16";
+        case element_type::bf16:
+            return "bf16";
+        case element_type::q8_0:
+            return "q8_0";
+        case element_type::q4_0:
+            return "q4_0";
+        case element_type::i8:
+            return "i8";
+        case element_type::e4m3:
+            return "e4m3";
+        case element_type::e5m2:
+            return "e5m2";
         case element_type::i32:
             return "i32";
         case element_type::boolean:
@@ -21,6 +36,44 @@ std::string type_name(element_type type) {
             return "bit";
     }
     return "number " + std::to_string(static_cast<int>(type));
+}
+
+void require_type(std::string_view name, element_type given, std::span<const element_type> allowed) {
+    if (std::find(allowed.begin(), allowed.end(), given) != allowed.end()) { return; }
+    std::string names = type_name(allowed.front());
+    for (std::size_t i = 1; i < allowed.size(); ++i) {
+        names += (i + 1 < allowed.size() ? ", " : " or ") + type_name(allowed[i]);
+    }
+    refuse(name, ": element type ", type_name(given), " given, it must be ", names);
+}
+
+/// Rows of quantised blocks are whole, and their blocks side by side.
+void require_whole_blocks(std::string_view name, const const_tensor& view) {
+    const std::int64_t size = block_of(view.type).elements;
+    if (view.type == element_type::bit || size == 1) { return; }
+    if (view.head_dim() % size != 0) {
+        refuse(name, ": head_dim is ", view.head_dim(), ", it must be a multiple of ", size, ", a block of ",
+               type_name(view.type));
+    }
+    for (std::size_t a = 0; a < 3; ++a) {
+        if (view.extents[a] > 1 && view.strides[a] % size != 0) {
+            refuse(name, ": ", axis_names[a], " has stride ", view.strides[a], ", it must be a multiple of ",
+                   size, ", a block of ", type_name(view.type));
+        }
+    }
+    if (view.head_dim() > 0 && view.strides[3] != 1) {
+        refuse(name, ": head_dim has stride ", view.strides[3], ", it must be 1 for ", type_name(view.type));
+    }
+}
+
+bool has_scales(element_type type) {
+    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
+}
+
+std::uintptr_t alignment_of(element_type type) {
+    if (type == element_type::bit) { return 1; }
+    const element_block block = block_of(type);
+    return block.elements == 1 ? static_cast<std::uintptr_t>(block.bytes) : alignof(q8_0_block);
 }
 
 bool is_empty(const const_tensor& view) {
@@ -35,20 +88,26 @@ void require_apart(std::string_view name, byte_range written, std::string_view o
 
 }  // namespace
 
-byte_range check_view(std::string_view name, const const_tensor& view, element_type type) {
-    if (view.type != type) {
-        refuse(name, ": element type ", type_name(view.type), " given, it must be ", type_name(type));
-    }
+byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed) {
+    return check_view(name, view, std::span(&allowed, 1));
+}
+
+byte_range check_view(std::string_view name, const const_tensor& view,
+                      std::span<const element_type> allowed) {
+    require_type(name, view.type, allowed);
     for (std::size_t a = 0; a < 4; ++a) {
         if (view.extents[a] < 0) {
             refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be at least 0");
         }
     }
+    require_whole_blocks(name, view);
+    if (view.scales != nullptr && !has_scales(view.type)) {
+        refuse(name, ": scales given, there are none with ", type_name(view.type));
+    }
     if (is_empty(view)) { return {}; }
     if (view.data == nullptr) { refuse(name, ": null data given, the view has elements"); }
     const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-    const std::int64_t bits = element_bits(view.type);
-    const std::uintptr_t alignment = bits < 8 ? 1 : static_cast<std::uintptr_t>(bits / 8);
+    const std::uintptr_t alignment = alignment_of(view.type);
     if (address % alignment != 0) {
         refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
     }
@@ -68,12 +127,20 @@ byte_range check_view(std::string_view name, const const_tensor& view, element_t
         refuse(name, ": elements from offset ", lowest, " to ", highest,
                " given, byte offsets must fit in 63 bits");
     }
-    // Bits are rounded outwards to whole bytes.
-    const std::int64_t first = lowest * bits;
-    const std::int64_t last = (highest + 1) * bits;
-    const std::int64_t first_byte = first / 8 - (first % 8 < 0 ? 1 : 0);
-    return {address + static_cast<std::uintptr_t>(first_byte),
-            address + static_cast<std::uintptr_t>((last + 7) / 8)};
+    // Rounded outwards to whole blocks.
+    const element_block block = block_of(view.type);
+    const std::int64_t first = lowest / block.elements - (lowest % block.elements < 0 ? 1 : 0);
+    const std::int64_t last = highest / block.elements + 1;
+    return {address + static_cast<std::uintptr_t>(first * block.bytes),
+            address + static_cast<std::uintptr_t>(last * block.bytes)};
+}
+
+byte_range check_scales(std::string_view name, const const_tensor& view) {
+    if (!has_scales(view.type) || is_empty(view)) { return {}; }
+    if (view.scales == nullptr) { refuse(name, ": no scales given, ", type_name(view.type), " needs them"); }
+    return check_view(std::string(name) + ".scales",
+                      const_tensor(view.scales, element_type::f32, view.extents, view.scale_strides),
+                      element_type::f32);
 }
 
 void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -30,8 +31,20 @@ struct byte_range {
     std::uintptr_t last = 0;
 };
 
+/// What the elements of q, k, v, out and a bias may be.
+inline constexpr element_type float_types[] = {element_type::f32, element_type::f16, element_type::bf16};
+
+/// What the elements of k and v may be.
+inline constexpr element_type key_value_types[] = {element_type::f32,  element_type::f16,  element_type::bf16,
+                                                   element_type::q8_0, element_type::q4_0, element_type::i8,
+                                                   element_type::e4m3, element_type::e5m2};
+
 /// Checks one view by itself; its byte range is empty if it has no element.
-byte_range check_view(std::string_view name, const const_tensor& view, element_type type = element_type::f32);
+byte_range check_view(std::string_view name, const const_tensor& view, std::span<const element_type> allowed);
+byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed);
+
+/// The memory of a view's scales, which are checked as a view is; empty for types without.
+byte_range check_scales(std::string_view name, const const_tensor& view);
 
 void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
                     std::string_view reason);

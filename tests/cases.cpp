@@ -32,6 +32,8 @@ std::string show(const attention_case& which) {
          << ", causal " << show(which.causal) << ", scale "
          << (which.scale ? show(*which.scale) : std::string("default")) << ", layouts";
     for (const std::size_t index : which.layouts) { text << " '" << all_layouts()[index].name << "'"; }
+    text << ", types";
+    for (const tilewise::element_type type : which.types) { text << " " << show(type); }
     text << ", seed " << which.seed;
     return text.str();
 }
@@ -43,8 +45,9 @@ inputs make_inputs(const attention_case& which) {
     const extents k = {which.batch, which.kv_heads, which.keys, which.key_dim};
     const extents v = {which.batch, which.kv_heads, which.keys, which.value_dim};
     const auto layouts = all_layouts();
-    inputs made{
-        {q, layouts[which.layouts[0]]}, {k, layouts[which.layouts[1]]}, {v, layouts[which.layouts[2]]}};
+    inputs made{{q, layouts[which.layouts[0]], which.types[0]},
+                {k, layouts[which.layouts[1]], which.types[1]},
+                {v, layouts[which.layouts[2]], which.types[2]}};
     made.q.fill_normal(3 * which.seed);
     made.k.fill_normal(3 * which.seed + 1);
     made.v.fill_normal(3 * which.seed + 2);
@@ -54,7 +57,7 @@ inputs make_inputs(const attention_case& which) {
 results make_results(const attention_case& which, const layout& where) {
     extents rows = output_extents(which);
     rows[3] = 1;
-    return {{output_extents(which), where}, {rows, where}};
+    return {{output_extents(which), where, which.types[3]}, {rows, where}};
 }
 
 results naive(const attention_case& which, const inputs& given) {

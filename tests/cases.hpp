@@ -28,6 +28,7 @@ struct attention_case {
     std::optional<float> scale = std::nullopt;
     std::array<std::size_t, 4> layouts = {};  ///< of q, k, v, and out with lse: indices into all_layouts()
     std::uint64_t seed = 1;
+    std::array<tilewise::element_type, 4> types = {};  ///< of q, k, v and out
 
     /// Multiply-adds of one computation, were nothing masked.
     [[nodiscard]] std::int64_t work() const { return batch * heads * queries * keys * (key_dim + value_dim); }
@@ -35,6 +36,9 @@ struct attention_case {
 
 std::string show(const attention_case& which);
 std::string show(tilewise::causal which);
+
+inline constexpr std::array float_types = {tilewise::element_type::f32, tilewise::element_type::f16,
+                                           tilewise::element_type::bf16};
 
 inline constexpr std::array all_causal = {tilewise::causal::none, tilewise::causal::bottom_right,
                                           tilewise::causal::top_left};
@@ -53,7 +57,7 @@ struct results {
     owned_tensor lse;
 };
 
-/// Output memory of the case's shape, full of canaries.
+/// Output memory of the case's shape and type, full of canaries.
 results make_results(const attention_case& which, const layout& where = dense());
 
 /// How the tiled computation is run: this must not change one bit.

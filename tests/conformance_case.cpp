@@ -33,7 +33,10 @@ std::vector<float> to_floats(const tilewise::cli::raw_array& from,
     return floats;
 }
 
-float float_of_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }
+template <class Half>
+float float_of(std::uint16_t bits) {
+    return static_cast<float>(std::bit_cast<Half>(bits));
+}
 
 case_tensor read_tensor(const std::filesystem::path& folder, const json& described) {
     const std::string type = described.at("dtype");
@@ -48,9 +51,9 @@ case_tensor read_tensor(const std::filesystem::path& folder, const json& describ
     } else if (type == "float64" && raw.type == "<f8") {
         result.floats = to_floats<double>(raw, [](double value) { return static_cast<float>(value); });
     } else if (type == "float16" && raw.type == "<f2") {
-        result.floats = to_floats<std::uint16_t>(raw, tilewise::cli::float_of_half);
+        result.floats = to_floats<std::uint16_t>(raw, float_of<tilewise::float16>);
     } else if (type == "bfloat16" && raw.type == "<u2") {
-        result.floats = to_floats<std::uint16_t>(raw, float_of_bfloat16);
+        result.floats = to_floats<std::uint16_t>(raw, float_of<tilewise::bfloat16>);
     } else if (type == "int64" && raw.type == "<i8") {
         result.type = onnx::data_type::int64;
         result.integers = raw.elements<std::int64_t>();

@@ -1,5 +1,5 @@
 // The promise: the tiled computation gives the bits of the naive one, over all axes pairwise, over every
-// pair of lengths, for empty extents, and for random shapes.
+// pair of lengths, for empty extents, and for random shapes and types.
 
 #include <doctest/doctest.h>
 
@@ -48,6 +48,10 @@ enum axis_index : std::size_t {
     of_causal,
     of_batch,
     of_scale,
+    of_q_type,
+    of_k_type,
+    of_v_type,
+    of_out_type,
     axes
 };
 
@@ -69,6 +73,9 @@ attention_case case_of(const selection& chosen) {
     for (const std::size_t tensor : {of_q, of_k, of_v, of_out}) {
         made.layouts[tensor - of_q] = chosen[tensor] == unset ? 0 : chosen[tensor];
     }
+    for (const std::size_t tensor : {of_q_type, of_k_type, of_v_type, of_out_type}) {
+        if (chosen[tensor] != unset) { made.types[tensor - of_q_type] = float_types[chosen[tensor]]; }
+    }
     if (chosen[of_causal] != unset) { made.causal = all_causal[chosen[of_causal]]; }
     if (chosen[of_scale] != unset && scales[chosen[of_scale]] != 0.125F) {
         made.scale = scales[chosen[of_scale]];
@@ -87,6 +94,9 @@ std::vector<selection> covering_selection(count most_work) {
     sizes[of_causal] = all_causal.size();
     sizes[of_batch] = batches.size();
     sizes[of_scale] = scales.size();
+    for (const std::size_t tensor : {of_q_type, of_k_type, of_v_type, of_out_type}) {
+        sizes[tensor] = float_types.size();
+    }
     return cover_pairs(sizes, [=](const selection& chosen) { return case_of(chosen).work() <= most_work; });
 }
 
@@ -152,6 +162,7 @@ TEST_CASE("exactness: random shapes") {
         }
         made.layouts[3] = static_cast<std::size_t>(random.bits() % output_layouts);
         if (random.bits() % 2 == 0) { made.scale = random.normal(); }
+        for (auto& type : made.types) { type = float_types[random.bits() % float_types.size()]; }
         made.seed = static_cast<std::uint64_t>(number) + 1000;
         check_exact(made, make_inputs(made), static_cast<std::size_t>(number));
     }

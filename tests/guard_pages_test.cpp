@@ -20,21 +20,11 @@ enum class order : std::uint8_t { bhsd, bshd, transposed, reversed };
 /// A tensor of exactly its elements in guarded memory.
 class guarded_tensor {
 public:
-    guarded_tensor(const extents& sizes, order how, guard where)
-        : memory_(static_cast<std::size_t>(sizes[0] * sizes[1] * sizes[2] * sizes[3]), where) {
-        const auto [batch, heads, tokens, dim] = sizes;
-        if (how == order::bshd) {
-            view_ = tilewise::bshd(memory_.data(), batch, tokens, heads, dim);
-        } else {
-            view_ = tilewise::bhsd(memory_.data(), batch, heads, tokens, dim);
-        }
-        if (how == order::transposed) {
-            view_.strides[2] = 1;
-            view_.strides[3] = tokens;
-        }
+    guarded_tensor(const tilewise::tensor& like, order how, guard where)
+        : memory_(bytes_of(like), where),
+          view_(memory_.data(), like.type, like.extents, strides_of(like.extents, how)) {
         if (how == order::reversed) {
-            view_.data = memory_.data() + batch * heads * tokens * dim - 1;
-            for (auto& stride : view_.strides) { stride = -stride; }
+            view_.data = memory_.data() + bytes_of(like) - tilewise::block_of(like.type).bytes;
         }
     }
 
@@ -45,7 +35,7 @@ public:
             for (count h = 0; h < view_.heads(); ++h) {
                 for (count t = 0; t < view_.tokens(); ++t) {
                     for (count i = 0; i < view_.head_dim(); ++i) {
-                        *element(view_, b, h, t, i) = from.at(b, h, t, i);
+                        set_bits(view_, b, h, t, i, bits_at(from.view(), b, h, t, i));
                     }
                 }
             }
@@ -53,6 +43,26 @@ public:
     }
 
 private:
+    static std::size_t bytes_of(const tilewise::tensor& like) {
+        const auto [batch, heads, tokens, dim] = like.extents;
+        return static_cast<std::size_t>(batch * heads * tokens * dim * tilewise::block_of(like.type).bytes);
+    }
+
+    static extents strides_of(const extents& sizes, order how) {
+        const auto [batch, heads, tokens, dim] = sizes;
+        const float* const none = nullptr;
+        extents strides = how == order::bshd ? tilewise::bshd(none, batch, tokens, heads, dim).strides
+                                             : tilewise::bhsd(none, batch, heads, tokens, dim).strides;
+        if (how == order::transposed) {
+            strides[2] = 1;
+            strides[3] = tokens;
+        }
+        if (how == order::reversed) {
+            for (auto& stride : strides) { stride = -stride; }
+        }
+        return strides;
+    }
+
     guarded_memory memory_;
     tilewise::tensor view_;
 };
@@ -60,15 +70,15 @@ private:
 void check_guarded(const attention_case& which, order how, guard where) {
     const inputs given = make_inputs(which);
     const results want = naive(which, given);
-    const guarded_tensor q(given.q.view().extents, how, where);
-    const guarded_tensor k(given.k.view().extents, how, where);
-    const guarded_tensor v(given.v.view().extents, how, where);
+    const guarded_tensor q(given.q.view(), how, where);
+    const guarded_tensor k(given.k.view(), how, where);
+    const guarded_tensor v(given.v.view(), how, where);
     q.copy_from(given.q);
     k.copy_from(given.k);
     v.copy_from(given.v);
     const order written = how == order::reversed ? order::bhsd : how;
-    const guarded_tensor out(want.out.view().extents, written, where);
-    const guarded_tensor lse(want.lse.view().extents, written, where);
+    const guarded_tensor out(want.out.view(), written, where);
+    const guarded_tensor lse(want.lse.view(), written, where);
     const tilewise::options options{.causal = which.causal, .lse = lse.view(), .threads = 2};
     INFO(show(which));
     tilewise::attention(q.view(), k.view(), v.view(), out.view(), options);
@@ -99,6 +109,7 @@ TEST_CASE("guard pages: nothing outside the tensors is touched, at ragged sizes"
         which.value_dim = random.bits() % 2 == 0 ? which.key_dim : any(dims);
         which.causal = any(all_causal);
         which.seed = static_cast<std::uint64_t>(number) + 1;
+        for (auto& type : which.types) { type = any(float_types); }
         const auto how = static_cast<order>(number % 4);
         check_guarded(which, how, number / 4 % 2 == 0 ? guard::behind : guard::before);
     }

@@ -9,9 +9,8 @@
 
 namespace tilewise_tests {
 
-guarded_memory::guarded_memory(std::size_t count, guard where) {
+guarded_memory::guarded_memory(std::size_t wanted, guard where) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t wanted = count * sizeof(float);
     const std::size_t usable = (wanted + page - 1) / page * page;
     bytes_ = usable + 2 * page;
     void* const mapped = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -20,7 +19,7 @@ guarded_memory::guarded_memory(std::size_t count, guard where) {
     std::byte* const first = pages_ + page;
     if (usable > 0 && mprotect(first, usable, PROT_READ | PROT_WRITE) != 0) { throw std::bad_alloc(); }
     // An empty tensor has no element, so its address may be that of the protected page itself.
-    data_ = reinterpret_cast<float*>(where == guard::before ? first : first + usable - wanted);
+    data_ = where == guard::before ? first : first + usable - wanted;
 }
 
 guarded_memory::~guarded_memory() { munmap(pages_, bytes_); }

@@ -14,18 +14,18 @@ enum class guard : std::uint8_t { behind, before };
 
 class guarded_memory {
 public:
-    /// Room for `count` floats, zero at first.
-    guarded_memory(std::size_t count, guard where);
+    /// Room for so many bytes, zero at first.
+    guarded_memory(std::size_t bytes, guard where);
     ~guarded_memory();
     guarded_memory(const guarded_memory&) = delete;
     guarded_memory& operator=(const guarded_memory&) = delete;
 
-    [[nodiscard]] float* data() const { return data_; }
+    [[nodiscard]] std::byte* data() const { return data_; }
 
 private:
     std::byte* pages_ = nullptr;
     std::size_t bytes_ = 0;
-    float* data_ = nullptr;
+    std::byte* data_ = nullptr;
 };
 
 }  // namespace tilewise_tests

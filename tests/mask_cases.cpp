@@ -108,11 +108,17 @@ void add_modifiers(random_source& random, mask_case& made) {
                                 : one_in(random, 50) ? -1e38F
                                                      : random.normal());
         }
-        made.how.bias =
-            one_in(random, 4)
-                ? const_tensor(made.bias.data(), element_type::f32, {1, 1, 1, s.keys}, {0, 0, 0, 1})
-                : const_tensor(made.bias.data(), element_type::f32, {1, s.heads, s.queries, s.keys},
-                               {0, s.queries * s.keys, s.keys, 1});
+        const element_type type = float_types[random.bits() % float_types.size()];
+        for (float& value : made.bias) {
+            const std::uint32_t bits = stored_bits(value, type);
+            if (type != element_type::f32) { made.short_bias.push_back(static_cast<std::uint16_t>(bits)); }
+            value = value_of_bits(bits, type);
+        }
+        const void* const data =
+            type == element_type::f32 ? static_cast<const void*>(made.bias.data()) : made.short_bias.data();
+        made.how.bias = one_in(random, 4) ? const_tensor(data, type, {1, 1, 1, s.keys}, {0, 0, 0, 1})
+                                          : const_tensor(data, type, {1, s.heads, s.queries, s.keys},
+                                                         {0, s.queries * s.keys, s.keys, 1});
     }
     for (count h = 0; h < s.heads; ++h) {
         made.slopes.push_back(std::ldexp(1.0F, -static_cast<int>(random.between(1, 8))));
@@ -139,7 +145,7 @@ std::string names_of(const tilewise::options& how) {
     add(how.mask.data != nullptr, how.mask.type == element_type::bit ? "mask of bits" : "mask of bytes");
     add(how.blocks.visible.data != nullptr, "blocks");
     add(how.soft_cap != 0.0F, "soft_cap " + std::to_string(how.soft_cap));
-    add(how.bias.data != nullptr, "bias");
+    add(how.bias.data != nullptr, "bias in " + show(how.bias.type));
     add(!how.alibi_slopes.empty(), "alibi_slopes");
     add(how.score_function.call != nullptr, "score_function");
     add(!how.sinks.empty(), "sinks");
@@ -226,7 +232,7 @@ bool sees(const mask_case& of, count b, count h, count i, count j) {
     }
     if (how.score_function.call != nullptr && score_change(p, j) == -infinity) { return false; }
     return how.bias.data == nullptr ||
-           static_cast<const float*>(how.bias.data)[offset_in(how.bias, b, h, i, j)] != -infinity;
+           of.bias[static_cast<std::size_t>(offset_in(how.bias, b, h, i, j))] != -infinity;
 }
 
 namespace {
@@ -236,14 +242,15 @@ double score(const mask_case& of, const inputs& given, count b, count h, count i
     const count kv_head = h / (of.sizes.heads / of.sizes.kv_heads);
     double s = 0;
     for (count x = 0; x < of.sizes.key_dim; ++x) {
-        s += static_cast<double>(given.q.at(b, h, i, x)) * static_cast<double>(given.k.at(b, kv_head, j, x));
+        s +=
+            static_cast<double>(given.q.get(b, h, i, x)) * static_cast<double>(given.k.get(b, kv_head, j, x));
     }
     s *= how.scale.has_value() ? static_cast<double>(*how.scale)
                                : 1.0 / std::sqrt(static_cast<double>(of.sizes.key_dim));
     const auto cap = static_cast<double>(how.soft_cap);
     if (cap != 0) { s = cap * std::tanh(s / cap); }
     if (how.bias.data != nullptr) {
-        s += static_cast<double>(static_cast<const float*>(how.bias.data)[offset_in(how.bias, b, h, i, j)]);
+        s += static_cast<double>(of.bias[static_cast<std::size_t>(offset_in(how.bias, b, h, i, j))]);
     }
     if (!how.alibi_slopes.empty()) {
         s -= static_cast<double>(of.slopes[static_cast<std::size_t>(h)]) *
@@ -275,7 +282,7 @@ void add_row(const mask_case& of, const inputs& given, count b, count h, count i
         const double weight = std::exp(scores[static_cast<std::size_t>(j)] - largest);
         sum += weight;
         for (std::size_t x = 0; x < out.size() && weight != 0; ++x) {
-            out[x] += weight * static_cast<double>(given.v.at(b, kv_head, j, static_cast<count>(x)));
+            out[x] += weight * static_cast<double>(given.v.get(b, kv_head, j, static_cast<count>(x)));
         }
     }
     double entropy = 0;

@@ -26,7 +26,8 @@ struct mask_case {
     std::vector<std::int32_t> last_keys;
     std::vector<std::uint8_t> mask;
     std::vector<std::uint8_t> blocks;
-    std::vector<float> bias;
+    std::vector<float> bias;                ///< the values, as they are stored
+    std::vector<std::uint16_t> short_bias;  ///< their bits, if that is in 16-bit types
     std::vector<float> slopes;
     std::vector<float> sinks;
 

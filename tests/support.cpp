@@ -1,6 +1,7 @@
 #include "support.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,18 +69,90 @@ float* element(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::
     return static_cast<float*>(of.data) + offset(of.strides, b, h, t, i);
 }
 
+std::string show(tilewise::element_type type) {
+    switch (type) {
+        case tilewise::element_type::f32:
+            return "f32";
+        case tilewise::element_type::f16:
+            return "f16";
+        case tilewise::element_type::bf16:
+            return "bf16";
+        case tilewise::element_type::q8_0:
+            return "q8_0";
+        case tilewise::element_type::q4_0:
+            return "q4_0";
+        case tilewise::element_type::i8:
+            return "i8";
+        case tilewise::element_type::e4m3:
+            return "e4m3";
+        case tilewise::element_type::e5m2:
+            return "e5m2";
+        default:
+            return "another type";
+    }
+}
+
+std::uint32_t stored_bits(float value, tilewise::element_type type) {
+    switch (type) {
+        case tilewise::element_type::f16:
+            return tilewise::float16(value).bits;
+        case tilewise::element_type::bf16:
+            return tilewise::bfloat16(value).bits;
+        default:
+            return bits_of(value);
+    }
+}
+
+float value_of_bits(std::uint32_t bits, tilewise::element_type type) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    switch (type) {
+        case tilewise::element_type::f16:
+            return static_cast<float>(std::bit_cast<tilewise::float16>(half));
+        case tilewise::element_type::bf16:
+            return static_cast<float>(std::bit_cast<tilewise::bfloat16>(half));
+        default:
+            return from_bits(bits);
+    }
+}
+
+namespace {
+std::size_t bytes_of(tilewise::element_type type) {
+    return static_cast<std::size_t>(tilewise::block_of(type).bytes);
+}
+}  // namespace
+
+std::uint32_t bits_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+                      std::int64_t i) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(of.type));
+    std::uint32_t bits = 0;  // the lowest bytes come first on all systems that there are kernels for
+    std::memcpy(&bits, static_cast<const std::byte*>(of.data) + offset(of.strides, b, h, t, i) * bytes,
+                bytes_of(of.type));
+    return bits;
+}
+
+float value_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+               std::int64_t i) {
+    return value_of_bits(bits_at(of, b, h, t, i), of.type);
+}
+
+void set_bits(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i,
+              std::uint32_t bits) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(of.type));
+    std::memcpy(static_cast<std::byte*>(of.data) + offset(of.strides, b, h, t, i) * bytes, &bits,
+                bytes_of(of.type));
+}
+
 std::string first_difference(const tilewise::const_tensor& got, const tilewise::const_tensor& want) {
     if (got.extents != want.extents) { return "the extents differ"; }
+    if (got.type != want.type) { return "the types differ"; }
     for (std::int64_t b = 0; b < got.batch(); ++b) {
         for (std::int64_t h = 0; h < got.heads(); ++h) {
             for (std::int64_t t = 0; t < got.tokens(); ++t) {
                 for (std::int64_t i = 0; i < got.head_dim(); ++i) {
-                    const float* one = element(got, b, h, t, i);
-                    const float* other = element(want, b, h, t, i);
-                    if (std::memcmp(one, other, sizeof(float)) == 0) { continue; }
+                    if (bits_at(got, b, h, t, i) == bits_at(want, b, h, t, i)) { continue; }
                     return "element (" + std::to_string(b) + ", " + std::to_string(h) + ", " +
-                           std::to_string(t) + ", " + std::to_string(i) + "): got " + show(*one) + ", want " +
-                           show(*other);
+                           std::to_string(t) + ", " + std::to_string(i) + "): got " +
+                           show(value_at(got, b, h, t, i)) + ", want " + show(value_at(want, b, h, t, i));
                 }
             }
         }

@@ -52,12 +52,26 @@ inline float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); 
 /// A number with its bits: "1.5 (0x3fc00000)".
 std::string show(float value);
 
-/// The address of element (b, h, t, i) of a view.
+std::string show(tilewise::element_type type);
+
+/// Bits of one element, of any type, and its value: what a float becomes when it is stored, and back.
+std::uint32_t stored_bits(float value, tilewise::element_type type);
+float value_of_bits(std::uint32_t bits, tilewise::element_type type);
+
+/// The bits of element (b, h, t, i) of a view of any type, and its value.
+std::uint32_t bits_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+                      std::int64_t i);
+float value_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+               std::int64_t i);
+void set_bits(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i,
+              std::uint32_t bits);
+
+/// The address of element (b, h, t, i) of an f32 view.
 const float* element(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
                      std::int64_t i);
 float* element(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i);
 
-/// Empty if two tensors of the same extents have the same bits; else the first difference, in words.
+/// Empty if two tensors of the same extents and type have the same bits; else the first difference, in words.
 std::string first_difference(const tilewise::const_tensor& got, const tilewise::const_tensor& want);
 
 }  // namespace tilewise_tests

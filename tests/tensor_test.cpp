@@ -74,6 +74,34 @@ TEST_CASE("tensor: views of const and of writable memory") {
     static_assert(!std::is_convertible_v<tilewise::const_tensor, tilewise::tensor>);
 }
 
+TEST_CASE("tensor: views of 16-bit memory count in its elements") {
+    std::vector<tilewise::float16> memory(120);
+    const auto whole = tilewise::bhsd(memory.data(), 2, 3, 4, 5);
+    static_assert(std::is_same_v<decltype(whole), const tilewise::tensor>);
+    CHECK(whole.type == tilewise::element_type::f16);
+    CHECK(whole.slice(axis::heads, 1, 2).data == memory.data() + 20);
+    const std::vector<tilewise::bfloat16> more(120);
+    const tilewise::const_tensor by_token = tilewise::bshd(std::span(more), 2, 4, 3, 5);
+    CHECK(by_token.type == tilewise::element_type::bf16);
+    const auto packed = tilewise::packed_qkv(more.data(), 1, 4, 2, 2, 5);
+    CHECK(packed.v.type == tilewise::element_type::bf16);
+    CHECK(packed.v.data == more.data() + 20);
+}
+
+TEST_CASE("tensor: views of blocks count in elements") {
+    const std::vector<tilewise::q8_0_block> memory(24);
+    const auto whole = tilewise::bhsd(memory.data(), 1, 2, 4, 96);
+    CHECK(whole.type == tilewise::element_type::q8_0);
+    CHECK(whole.strides == std::array<count, 4>{768, 384, 96, 1});
+    CHECK(whole.slice(axis::heads, 1, 1).data == memory.data() + 12);
+    CHECK(whole.slice(axis::tokens, 1, 1).data == memory.data() + 3);
+    CHECK(whole.slice(axis::head_dim, 32, 64).data == memory.data() + 1);
+    CHECK(has(message_of([&] { static_cast<void>(whole.slice(axis::head_dim, 16, 32)); }), "32 elements"));
+    const std::span span(memory);
+    CHECK(tilewise::bshd(span, 1, 4, 2, 96).data == memory.data());
+    CHECK(has(message_of([&] { static_cast<void>(tilewise::bshd(span, 1, 4, 2, 97)); }), "the extents need"));
+}
+
 TEST_CASE("tensor: slices") {
     std::vector<float> memory(120);
     const auto whole = tilewise::bhsd(memory.data(), 2, 3, 4, 5);

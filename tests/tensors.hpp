@@ -4,6 +4,7 @@
 #define TILEWISE_TESTS_TENSORS_HPP
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -41,7 +42,8 @@ std::string first_written(const tilewise::tensor& part);
 class owned_tensor {
 public:
     owned_tensor() = default;
-    owned_tensor(const extents& sizes, const layout& where = dense());
+    owned_tensor(const extents& sizes, const layout& where = dense(),
+                 tilewise::element_type type = tilewise::element_type::f32);
 
     // The views point into the memory: moving keeps it in place, copying would not.
     owned_tensor(owned_tensor&&) = default;
@@ -51,8 +53,14 @@ public:
     ~owned_tensor() = default;
 
     [[nodiscard]] const tilewise::tensor& view() const { return view_; }
-    [[nodiscard]] float& at(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const {
-        return *element(view_, b, h, t, i);
+    /// An element of an f32 tensor.
+    [[nodiscard]] float& at(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const;
+    /// The value of an element of any type; setting rounds it to the type.
+    [[nodiscard]] float get(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const {
+        return value_at(view_, b, h, t, i);
+    }
+    void set(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i, float value) const {
+        set_bits(view_, b, h, t, i, stored_bits(value, view_.type));
     }
 
     /// Calls `make` for each element in the order of the view's axes, so that the values do not depend on
@@ -67,7 +75,9 @@ public:
     [[nodiscard]] std::string damage() const;
 
 private:
-    std::vector<float> memory_;
+    [[nodiscard]] std::string damage_where(const std::vector<bool>& is_element) const;
+
+    std::vector<std::byte> memory_;
     tilewise::tensor view_;
 };
 

@@ -17,7 +17,7 @@ input read_real(const input_spec& spec) {
     const array q = read_npy("--data", file_of(spec, 'q'));
     const array k = read_npy("--data", file_of(spec, 'k'));
     const array v = read_npy("--data", file_of(spec, 'v'));
-    input result{spec, q.values, k.values, v.values};
+    input result{spec, q.to_f32(), k.to_f32(), v.to_f32()};
     const const_tensor queries = q.view();
     const bool fit = !q.fortran_order && !k.fortran_order && !v.fortran_order && queries.batch() == 1 &&
                      k.shape == v.shape && k.view().tokens() == queries.tokens() &&

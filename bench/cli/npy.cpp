@@ -178,16 +178,6 @@ std::size_t bytes_of_element(std::string_view type) {
 
 }  // namespace
 
-float float_of_half(std::uint16_t bits) {
-    const std::uint32_t sign = (bits & 0x8000U) << 16;
-    const std::uint32_t exponent = bits >> 10 & 31U;
-    const std::uint32_t fraction = bits & 0x3ffU;
-    if (exponent == 31) { return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13); }
-    if (exponent > 0) { return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13); }
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
-}
-
 const_tensor array::view() const {
     std::array<std::int64_t, 4> extents{1, 1, 1, 1};
     std::copy_backward(shape.begin(), shape.end(), extents.end());
@@ -198,7 +188,15 @@ const_tensor array::view() const {
         strides[axis] = stride;
         stride *= extents[axis];
     }
-    return {values.data(), element_type::f32, extents, strides};
+    const void* const data =
+        type == element_type::f16 ? static_cast<const void*>(halves.data()) : floats.data();
+    return {data, type, extents, strides};
+}
+
+std::vector<float> array::to_f32() const {
+    std::vector<float> all = floats;
+    for (const float16 half : halves) { all.push_back(static_cast<float>(half)); }
+    return all;
 }
 
 array read_npy(const std::string& option, const std::filesystem::path& path) {
@@ -208,13 +206,12 @@ array read_npy(const std::string& option, const std::filesystem::path& path) {
         file.fail("has " + std::to_string(h.shape.size()) +
                   " dimensions; [heads, tokens, head_dim] or [batch, heads, tokens, head_dim] are needed");
     }
-    array result{h.shape, h.fortran_order, {}};
+    array result{h.shape, h.fortran_order, {}, {}};
     if (h.type == "<f4") {
-        result.values = file.read_values<float>(h.shape);
+        result.floats = file.read_values<float>(h.shape);
     } else if (h.type == "<f2") {
-        const std::vector<std::uint16_t> halves = file.read_values<std::uint16_t>(h.shape);
-        result.values.resize(halves.size());
-        std::transform(halves.begin(), halves.end(), result.values.begin(), float_of_half);
+        result.halves = file.read_values<float16>(h.shape);
+        result.type = element_type::f16;
     } else {
         file.fail("holds elements of type '" + h.type +
                   "'; '<f4' and '<f2' (float32 and float16, little-endian) are known");

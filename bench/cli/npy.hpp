@@ -19,17 +19,22 @@
 
 namespace tilewise::cli {
 
-/// An array as its file has it, converted to f32.
+/// An array as its file has it.
 struct array {
     std::vector<std::int64_t> shape;
-    bool fortran_order = false;  ///< the first index varies fastest
-    std::vector<float> values;
+    bool fortran_order = false;   ///< the first index varies fastest
+    std::vector<float> floats;    ///< the elements, if they are f32
+    std::vector<float16> halves;  ///< the elements, if they are f16
+    element_type type = element_type::f32;
 
     /// The array as [batch, heads, tokens, head_dim]; three dimensions are a batch of one.
     [[nodiscard]] const_tensor view() const;
+
+    /// The elements in f32, in the file's order.
+    [[nodiscard]] std::vector<float> to_f32() const;
 };
 
-/// Reads little-endian f32 or f16 (converted exactly) with 3 or 4 dimensions. Never uses more memory than a
+/// Reads little-endian f32 or f16 with 3 or 4 dimensions. Never uses more memory than a
 /// few times the file's size. Throws run_error naming `option` and the file for anything else.
 [[nodiscard]] array read_npy(const std::string& option, const std::filesystem::path& path);
 
@@ -55,9 +60,6 @@ struct raw_array {
 
 /// Writes a contiguous f32 array.
 void write_npy(output_file& file, const std::vector<std::int64_t>& shape, const std::vector<float>& values);
-
-/// The value of an IEEE binary16, exactly.
-[[nodiscard]] float float_of_half(std::uint16_t bits);
 
 }  // namespace tilewise::cli
 

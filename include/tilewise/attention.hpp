@@ -149,7 +149,8 @@ struct options {
     /// Scores become soft_cap * tanh(score / soft_cap), as in Gemma 2 (arXiv:2408.00118); 0: no cap.
     float soft_cap = 0.0F;
 
-    /// Added to the scaled scores: f32, shaped as mask is. -inf masks the key. Absent if data is null.
+    /// Added to the scaled scores: f32, f16 or bf16, shaped as mask is. -inf masks the key. Absent if data is
+    /// null.
     const_tensor bias = {};
 
     /// One slope per query head: slope * |query position - key position| is subtracted from the scores
@@ -192,12 +193,13 @@ struct options {
 ///
 /// heads is a multiple of kv_heads; query head h uses key head h / (heads / kv_heads) (grouped-query and
 /// multi-query attention). Any extent may be 0: then there is nothing to do, or rows that see no key.
-/// All element types are f32. Any strides are allowed for inputs; those of out and lse must give every
-/// element a place of its own.
+/// q, k, v and out are f32, f16 or bf16, each on its own; k and v may also be quantised (quantized.hpp); lse
+/// is f32. Any strides are allowed for inputs;
+/// those of out and lse must give every element a place of its own.
 ///
 /// A row that sees no key is 0, and its lse is -inf, or the sink's score. NaN and infinities follow IEEE 754
 /// through the formula in the rows that see them, and never reach a row that does not see them. A NaN result
-/// is always the quiet NaN 0x7fc00000, and a zero result is +0.
+/// is always the quiet NaN 0x7fc00000 (f16: 0x7e00, bf16: 0x7fc0), and a zero result is +0.
 ///
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed, before anything
 /// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).

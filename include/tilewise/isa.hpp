@@ -16,7 +16,7 @@ namespace tilewise {
 /// Instruction sets, slowest first for each architecture.
 enum class isa : std::uint8_t {
     sse2,    ///< x86-64 baseline; no fused multiply-add, so a correctly rounded one is emulated (slow)
-    avx2,    ///< AVX2 and FMA3
+    avx2,    ///< AVX2, FMA3 and F16C
     avx512,  ///< AVX-512 F, BW, DQ and VL
     neon     ///< AArch64 baseline (Advanced SIMD)
 };

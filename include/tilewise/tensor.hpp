@@ -16,20 +16,11 @@
 #include <string>
 #include <type_traits>
 
+#include <tilewise/element_type.hpp>
+#include <tilewise/half.hpp>
+#include <tilewise/quantized.hpp>
+
 namespace tilewise {
-
-/// How one element is stored.
-enum class element_type : std::uint8_t {
-    f32,      ///< IEEE 754 binary32
-    i32,      ///< signed integer, 32 bits
-    boolean,  ///< one byte, true if it is not 0
-    bit       ///< one bit, the least significant of a byte first; data is the byte of element 0
-};
-
-/// The size of one element, in bits.
-[[nodiscard]] constexpr std::int64_t element_bits(element_type type) {
-    return type == element_type::bit ? 1 : type == element_type::boolean ? 8 : 32;
-}
 
 /// The four axes of a view, as indices into its extents and strides.
 enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
@@ -40,12 +31,21 @@ enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 /// (b, h, t, i) is at data + b * strides[0] + h * strides[1] + t * strides[2] + i * strides[3], counted in
 /// elements, not bytes. A stride may be 0 (broadcast) or negative in a view that is only read. The caller
 /// keeps the memory alive and guarantees that every element that the view describes is inside it.
+///
+/// Types that say so (i8, e4m3, e5m2) have scales in memory of their own: element (b, h, t, i) is worth its
+/// number times scales[b * scale_strides[0] + h * scale_strides[1] + t * scale_strides[2] + i *
+/// scale_strides[3]]. A stride of 0 is one scale for all; with_scales() sets the common ones.
+///
+/// Where elements are stored in blocks of 32 (q8_0, q4_0), strides count elements all the same: the last one
+/// is 1, and the others, as head_dim, are multiples of 32.
 template <class Void>
 struct basic_tensor {
     Void* data = nullptr;
     element_type type = element_type::f32;
     std::array<std::int64_t, 4> extents{};  ///< batch, heads, tokens, head_dim
     std::array<std::int64_t, 4> strides{};  ///< in elements, in the same order
+    const float* scales = nullptr;          ///< null for types without
+    std::array<std::int64_t, 4> scale_strides{};
 
     constexpr basic_tensor() = default;
     constexpr basic_tensor(Void* data_, element_type type_, std::array<std::int64_t, 4> extents_,
@@ -56,7 +56,12 @@ struct basic_tensor {
     template <class Other>
     requires(std::is_const_v<Void>&& std::is_same_v<Other, std::remove_const_t<Void>>) constexpr basic_tensor(
         const basic_tensor<Other>& other)
-        : data(other.data), type(other.type), extents(other.extents), strides(other.strides) {}
+        : data(other.data),
+          type(other.type),
+          extents(other.extents),
+          strides(other.strides),
+          scales(other.scales),
+          scale_strides(other.scale_strides) {}
 
     [[nodiscard]] constexpr std::int64_t batch() const { return extents[0]; }
     [[nodiscard]] constexpr std::int64_t heads() const { return extents[1]; }
@@ -74,14 +79,16 @@ struct basic_tensor {
         }
         basic_tensor part = *this;
         part.extents[a] = count;
-        const std::int64_t bits = first * strides[a] * element_bits(type);
-        if (bits % 8 != 0) {
+        const element_block block = block_of(type);
+        if (first * strides[a] % block.elements != 0) {
             throw std::invalid_argument("tilewise: slice: element " + std::to_string(first) +
-                                        " given, a slice of bits must begin at a whole byte");
+                                        " given, a slice must begin at a whole block of " +
+                                        std::to_string(block.elements) + " elements");
         }
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-            part.data = static_cast<byte*>(data) + bits / 8;
+            part.data = static_cast<byte*>(data) + first * strides[a] / block.elements * block.bytes;
+            if (scales != nullptr) { part.scales = scales + first * scale_strides[a]; }
         }
         return part;
     }
@@ -91,8 +98,8 @@ using tensor = basic_tensor<void>;
 using const_tensor = basic_tensor<const void>;
 
 namespace detail {
-template <class Float>
-using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const void, void>>;
+template <class Stored>
+using view_of = basic_tensor<std::conditional_t<std::is_const_v<Stored>, const void, void>>;
 
 /// The product of two extents as a stride: the largest number if it overflows, which is refused when the view
 /// is used, and 0 for a negative extent, which is refused as well.
@@ -102,29 +109,62 @@ using view_of = basic_tensor<std::conditional_t<std::is_const_v<Float>, const vo
     return b > largest / a ? largest : a * b;
 }
 
-template <class Float>
-inline constexpr bool is_f32 = std::is_same_v<std::remove_const_t<Float>, float>;
+/// What memory of a C++ type stores, if it can be q, k, v or out.
+template <class Stored>
+struct stored_type {
+    static constexpr bool exists = false;
+};
+template <class Stored>
+struct stored_type<const Stored> : stored_type<Stored> {};
+template <element_type Type>
+struct stored_as {
+    static constexpr bool exists = true;
+    static constexpr element_type type = Type;
+};
+template <>
+struct stored_type<float> : stored_as<element_type::f32> {};
+template <>
+struct stored_type<float16> : stored_as<element_type::f16> {};
+template <>
+struct stored_type<bfloat16> : stored_as<element_type::bf16> {};
+template <>
+struct stored_type<std::int8_t> : stored_as<element_type::i8> {};
+template <>
+struct stored_type<float8_e4m3> : stored_as<element_type::e4m3> {};
+template <>
+struct stored_type<float8_e5m2> : stored_as<element_type::e5m2> {};
+template <>
+struct stored_type<q8_0_block> : stored_as<element_type::q8_0> {};
+template <>
+struct stored_type<q4_0_block> : stored_as<element_type::q4_0> {};
+/// Elements in one object of a C++ type.
+template <class Stored>
+inline constexpr auto elements_in = static_cast<std::size_t>(block_of(stored_type<Stored>::type).elements);
 }  // namespace detail
 
+// The constructors below take memory of float, float16, bfloat16, or for k and v of what quantized.hpp
+// has, const or not. Extents count elements, of which a block holds several.
+
 /// A contiguous tensor with memory order [batch, heads, tokens, head_dim] (BHSD, as PyTorch has it).
-template <class Float>
-requires(detail::is_f32<Float>)
-    [[nodiscard]] constexpr detail::view_of<Float> bhsd(Float* data, std::int64_t batch, std::int64_t heads,
-                                                        std::int64_t tokens, std::int64_t head_dim) {
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] constexpr detail::view_of<Stored> bhsd(Stored* data, std::int64_t batch, std::int64_t heads,
+                                                         std::int64_t tokens, std::int64_t head_dim) {
     return {data,
-            element_type::f32,
+            detail::stored_type<Stored>::type,
             {batch, heads, tokens, head_dim},
             {detail::stride_over(heads, detail::stride_over(tokens, head_dim)),
              detail::stride_over(tokens, head_dim), head_dim, 1}};
 }
 
 /// A contiguous tensor with memory order [batch, tokens, heads, head_dim] (BSHD, as FlashAttention has it).
-template <class Float>
-requires(detail::is_f32<Float>)
-    [[nodiscard]] constexpr detail::view_of<Float> bshd(Float* data, std::int64_t batch, std::int64_t tokens,
-                                                        std::int64_t heads, std::int64_t head_dim) {
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] constexpr detail::view_of<Stored> bshd(Stored* data, std::int64_t batch,
+                                                         std::int64_t tokens, std::int64_t heads,
+                                                         std::int64_t head_dim) {
     return {data,
-            element_type::f32,
+            detail::stored_type<Stored>::type,
             {batch, heads, tokens, head_dim},
             {detail::stride_over(tokens, detail::stride_over(heads, head_dim)), head_dim,
              detail::stride_over(heads, head_dim), 1}};
@@ -132,22 +172,41 @@ requires(detail::is_f32<Float>)
 
 /// The same layouts over a span, which must hold at least batch * heads * tokens * head_dim elements:
 /// std::invalid_argument otherwise (also when an extent is negative).
-template <class Float>
-requires(detail::is_f32<Float>)
-    [[nodiscard]] detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch, std::int64_t heads,
-                                              std::int64_t tokens, std::int64_t head_dim);
-template <class Float>
-requires(detail::is_f32<Float>)
-    [[nodiscard]] detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch, std::int64_t tokens,
-                                              std::int64_t heads, std::int64_t head_dim);
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] detail::view_of<Stored> bhsd(std::span<Stored> data, std::int64_t batch, std::int64_t heads,
+                                               std::int64_t tokens, std::int64_t head_dim);
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] detail::view_of<Stored> bshd(std::span<Stored> data, std::int64_t batch,
+                                               std::int64_t tokens, std::int64_t heads,
+                                               std::int64_t head_dim);
 
 /// A contiguous [batch, heads, tokens] tensor with one value per query row, for options::lse; its head_dim
 /// is 1.
-template <class Float>
-requires(detail::is_f32<Float>)
-    [[nodiscard]] constexpr detail::view_of<Float> row_values(Float* data, std::int64_t batch,
-                                                              std::int64_t heads, std::int64_t tokens) {
+template <class Stored>
+requires(std::is_same_v<std::remove_const_t<Stored>, float>)
+    [[nodiscard]] constexpr detail::view_of<Stored> row_values(Stored* data, std::int64_t batch,
+                                                               std::int64_t heads, std::int64_t tokens) {
     return bhsd(data, batch, heads, tokens, 1);
+}
+
+/// What shares a scale: the elements of a token in one head, those of a head at one index of head_dim (also
+/// called channel), or all of a head.
+enum class scales_per : std::uint8_t { token, channel, head };
+
+/// A view with scales that lie side by side, [batch, heads, tokens], [batch, heads, head_dim] or
+/// [batch, heads]. For others, set scales and scale_strides.
+template <class Void>
+[[nodiscard]] constexpr basic_tensor<Void> with_scales(basic_tensor<Void> view, const float* scales,
+                                                       scales_per shared) {
+    const std::int64_t of_head = shared == scales_per::token     ? view.tokens()
+                                 : shared == scales_per::channel ? view.head_dim()
+                                                                 : 1;
+    view.scales = scales;
+    view.scale_strides = {detail::stride_over(view.heads(), of_head), of_head,
+                          shared == scales_per::token ? 1 : 0, shared == scales_per::channel ? 1 : 0};
+    return view;
 }
 
 /// Query, key and value views of one packed tensor; see packed_qkv.
@@ -160,10 +219,10 @@ struct qkv_views {
 
 /// Views of the output of a fused projection, contiguous [batch, tokens, heads + 2 * kv_heads, head_dim]:
 /// each token holds its query heads, then its key heads, then its value heads.
-template <class Float>
-requires(detail::is_f32<Float>)
-    [[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Float>, const void, void>> packed_qkv(
-        Float* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
+template <class Stored>
+requires(detail::stored_type<Stored>::exists)
+    [[nodiscard]] qkv_views<std::conditional_t<std::is_const_v<Stored>, const void, void>> packed_qkv(
+        Stored* data, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
         std::int64_t head_dim) {
     const auto all = bshd(data, batch, tokens, heads + 2 * kv_heads, head_dim);
     return {all.slice(axis::heads, 0, heads), all.slice(axis::heads, heads, kv_heads),
@@ -191,19 +250,23 @@ inline void require_span(std::size_t size, std::array<std::int64_t, 4> extents) 
 }
 }  // namespace detail
 
-template <class Float>
-requires(detail::is_f32<Float>) detail::view_of<Float> bhsd(std::span<Float> data, std::int64_t batch,
-                                                            std::int64_t heads, std::int64_t tokens,
-                                                            std::int64_t head_dim) {
-    detail::require_span(data.size(), {batch, heads, tokens, head_dim});
+template <class Stored>
+requires(detail::stored_type<Stored>::exists) detail::view_of<Stored> bhsd(std::span<Stored> data,
+                                                                           std::int64_t batch,
+                                                                           std::int64_t heads,
+                                                                           std::int64_t tokens,
+                                                                           std::int64_t head_dim) {
+    detail::require_span(data.size() * detail::elements_in<Stored>, {batch, heads, tokens, head_dim});
     return bhsd(data.data(), batch, heads, tokens, head_dim);
 }
 
-template <class Float>
-requires(detail::is_f32<Float>) detail::view_of<Float> bshd(std::span<Float> data, std::int64_t batch,
-                                                            std::int64_t tokens, std::int64_t heads,
-                                                            std::int64_t head_dim) {
-    detail::require_span(data.size(), {batch, heads, tokens, head_dim});
+template <class Stored>
+requires(detail::stored_type<Stored>::exists) detail::view_of<Stored> bshd(std::span<Stored> data,
+                                                                           std::int64_t batch,
+                                                                           std::int64_t tokens,
+                                                                           std::int64_t heads,
+                                                                           std::int64_t head_dim) {
+    detail::require_span(data.size() * detail::elements_in<Stored>, {batch, heads, tokens, head_dim});
     return bshd(data.data(), batch, tokens, heads, head_dim);
 }
 

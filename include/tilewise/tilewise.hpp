@@ -5,8 +5,12 @@
 
 #include <tilewise/attention.hpp>
 #include <tilewise/documents.hpp>
+#include <tilewise/element_type.hpp>
+#include <tilewise/half.hpp>
 #include <tilewise/isa.hpp>
 #include <tilewise/onnx.hpp>
+#include <tilewise/quantize.hpp>
+#include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
 #include <tilewise/tensor.hpp>
 

@@ -73,8 +73,8 @@ inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, 
     w.panels = memory.take<panel>(w.panel_count);
     w.scores.scores = memory.take<float>((keys + max_depth) * panel_width);
     if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
-    w.k = {nullptr, s.k_layout, s.head_dim, nullptr};
-    w.v = {nullptr, s.v_layout, s.value_dim, nullptr};
+    w.k = {nullptr, s.k_layout, s.head_dim, nullptr, nullptr};
+    w.v = {nullptr, s.v_layout, s.value_dim, nullptr, nullptr};
     if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
     if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
@@ -146,8 +146,7 @@ void visit_chunk(const shape& s, const task& t, const workspace& w, std::int64_t
     const std::int64_t count = keys.last - keys.first;
     chunk c{keys, load_tile(w.k, keys.first, count), load_tile(w.v, keys.first, count), nullptr,
             chunk::finiteness::unknown};
-    c.next_k =
-        is_empty(next_keys) || s.copy_k ? c.k.data : w.k.data + next_keys.first * w.k.layout.token_stride;
+    c.next_k = is_empty(next_keys) || s.copy_k ? c.k.data : load_tile(w.k, next_keys.first, 0).data;
     chunk_prefetcher next(w.k, w.v, next_keys.first, next_keys.last, micro_tiles);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         if (!is_empty(w.panels[i].seen)) { visit(w.panels[i], c, next); }

@@ -60,6 +60,8 @@ void forward(const shape& s, const task& t, std::byte* scratch) {
     workspace w = lay_out(memory, s, t.first_row, t.rows);
     w.k.data = t.k;
     w.v.data = t.v;
+    w.k.scales = t.k_scales;
+    w.v.scales = t.v_scales;
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         load_queries(s, t.q, w.panels[i]);
         find_visible_keys(s, t, w.panels[i]);

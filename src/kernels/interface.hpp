@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tilewise/element_type.hpp>
 #include <tilewise/score_tile.hpp>
 
 namespace tilewise::kernels {
@@ -15,17 +16,20 @@ namespace tilewise::kernels {
 struct row_layout {
     std::int64_t token_stride;
     std::int64_t element_stride;
+    element_type type;
+    std::int64_t scale_token_stride;
+    std::int64_t scale_element_stride;
 };
 
 /// The tokens of a group of query heads, [tokens, heads of the group, head_dim], strides in elements.
 struct group_in {
-    const float* data;
+    const void* data;
     std::int64_t token_stride;
     std::int64_t head_stride;
     std::int64_t element_stride;
 };
 struct group_out {
-    float* data;
+    void* data;
     std::int64_t token_stride;
     std::int64_t head_stride;
     std::int64_t element_stride;
@@ -71,10 +75,11 @@ struct tensor_masks {
 struct score_rules {
     bool multiply;  ///< by scale
     float scale;
-    float soft_cap;             ///< 0: none; replaces the multiplication
-    float soft_cap_factor;      ///< f32(scale / soft_cap)
-    grid bias;                  ///< float
-    const float* alibi_slopes;  ///< per query head; null: none
+    float soft_cap;         ///< 0: none; replaces the multiplication
+    float soft_cap_factor;  ///< f32(scale / soft_cap)
+    grid bias;
+    element_type bias_type;
+    const float* alibi_slopes;                                         ///< per query head; null: none
     void (*function)(void* context, const score_tile& tile) noexcept;  ///< the caller's; null: none
     void* function_context;
     float exponent;
@@ -95,6 +100,8 @@ struct shape {
     std::int64_t value_dim;
     row_layout k_layout;
     row_layout v_layout;
+    element_type q_type;
+    element_type out_type;
     bool copy_k;  ///< chunks are copied into scratch, instead of read in place
     bool copy_v;
     std::int64_t block_rows;  ///< most query rows of a task
@@ -111,15 +118,17 @@ struct shape {
 /// tiles of keys and values.
 struct task {
     group_in q;
-    const float* k;  ///< [keys, head_dim], k_layout
-    const float* v;  ///< [keys, value_dim], v_layout
+    const void* k;          ///< [keys, head_dim], k_layout
+    const void* v;          ///< [keys, value_dim], v_layout
+    const float* k_scales;  ///< null for types without
+    const float* v_scales;
     group_out out;
-    // One value per row each; data is null where it is not wanted.
+    // One f32 per row each; data is null where it is not wanted.
     group_out lse;
     group_out row_maximum;
     group_out entropy;
     group_out state;           ///< two values per row: m, and l
-    group_out weights;         ///< [chosen rows, heads of the group, keys]
+    group_out weights;         ///< f32 [chosen rows, heads of the group, keys]
     std::int64_t first_token;  ///< what number query token 0 has among chosen_rows::tokens
     std::int64_t batch;
     std::int64_t first_head;      ///< query head of the group's first

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "../contract.hpp"
+#include "elements.hpp"
 #include "interface.hpp"
 #include "panel.hpp"
 #include "simd.hpp"
@@ -64,27 +65,42 @@ TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, fl
     return masked;
 }
 
+/// A row of the bias over the keys of a tile, side by side in f32: where it lies, or converted.
+TILEWISE_INLINE const float* bias_row(const shape& s, const task& t, const row_position& at,
+                                      const key_range& keys, float* converted) {
+    const grid& bias = s.scores.bias;
+    const storage& type = storage_of(s.scores.bias_type);
+    const std::int64_t offset = row_offset(bias, t, at.token(), at.head()) + keys.first * bias.key_stride;
+    const std::byte* const from = element_at(bias.data, offset, type);
+    if (type.type == element_type::f32 && bias.key_stride == 1) {
+        return reinterpret_cast<const float*>(from);
+    }
+    type.decode(from, bias.key_stride, keys.last - keys.first, converted);
+    return converted;
+}
+
 /// Returns whether some key is masked by a bias of -inf.
 inline bool add_bias(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    const grid& bias = s.scores.bias;
+    const std::int64_t key_count = keys.last - keys.first;
+    alignas(64) float converted[4][contract::chunk_keys];
     bool masked = false;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; r += 4) {
         const float* rows[4];
         const std::int64_t count = smaller(p.rows - r, 4);
         for (std::int64_t n = 0; n < count; ++n, at.advance()) {
-            rows[n] = row_of<float>(bias, t, at.token(), at.head());
+            rows[n] = bias_row(s, t, at, keys, converted[n]);
         }
-        std::int64_t j = keys.first;
-        if (count == 4 && bias.key_stride == 1) {
-            for (; j + 4 <= keys.last; j += 4) {
-                masked |= add_bias_4x4(rows, j, tile + (j - keys.first) * width + r, width);
+        std::int64_t j = 0;
+        if (count == 4) {
+            for (; j + 4 <= key_count; j += 4) {
+                masked |= add_bias_4x4(rows, j, tile + j * width + r, width);
             }
         }
-        for (; j < keys.last; ++j) {
+        for (; j < key_count; ++j) {
             for (std::int64_t n = 0; n < count; ++n) {
-                masked |= add_bias_to(tile + (j - keys.first) * width + r + n, rows[n][j * bias.key_stride]);
+                masked |= add_bias_to(tile + j * width + r + n, rows[n][j]);
             }
         }
     }
@@ -95,13 +111,12 @@ inline bool add_bias(const shape& s, const task& t, const panel& p, float* tile,
 inline void fill_where_bias_masks(const shape& s, const task& t, const panel& p, float* tile,
                                   const key_range& keys, float value) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    alignas(64) float converted[contract::chunk_keys];
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
-        const float* const row = row_of<float>(s.scores.bias, t, at.token(), at.head());
-        for (std::int64_t j = keys.first; j < keys.last; ++j) {
-            if (row[j * s.scores.bias.key_stride] == -__builtin_inff()) {
-                tile[(j - keys.first) * width + r] = value;
-            }
+        const float* const row = bias_row(s, t, at, keys, converted);
+        for (std::int64_t j = 0; j < keys.last - keys.first; ++j) {
+            if (row[j] == -__builtin_inff()) { tile[j * width + r] = value; }
         }
     }
 }

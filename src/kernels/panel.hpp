@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "../contract.hpp"
+#include "elements.hpp"
 #include "interface.hpp"
 #include "simd.hpp"
 #include "softmax.hpp"
@@ -54,9 +55,14 @@ public:
     }
     [[nodiscard]] std::int64_t token() const { return token_; }
     [[nodiscard]] std::int64_t head() const { return head_; }
+    /// Where the row begins, in elements.
     template <class Group>
-    [[nodiscard]] auto* row_of(const Group& rows) const {
-        return rows.data + token_ * rows.token_stride + head_ * rows.head_stride;
+    [[nodiscard]] std::int64_t offset_in(const Group& rows) const {
+        return token_ * rows.token_stride + head_ * rows.head_stride;
+    }
+    /// For f32.
+    [[nodiscard]] float* row_of(const group_out& rows) const {
+        return static_cast<float*>(rows.data) + offset_in(rows);
     }
 
 private:
@@ -65,31 +71,59 @@ private:
     std::int64_t group_;
 };
 
-/// Whether four rows from `first` on are evenly spaced, their elements side by side.
-TILEWISE_INLINE bool four_even_rows(const float* const* rows, std::int64_t element_stride) {
-    const std::ptrdiff_t step = rows[1] - rows[0];
-    return element_stride == 1 && rows[2] - rows[1] == step && rows[3] - rows[2] == step;
+/// Whether four rows are f32, evenly spaced, their elements side by side: then they are transposed in place.
+template <class Byte>
+TILEWISE_INLINE bool four_even_rows(Byte* const* rows, std::int64_t count, std::int64_t element_stride,
+                                    element_type type) {
+    return type == element_type::f32 && element_stride == 1 && count == 4 &&
+           rows[2] - rows[1] == rows[1] - rows[0] && rows[3] - rows[2] == rows[1] - rows[0];
+}
+
+/// Other rows are converted so many elements at a time.
+inline constexpr std::int64_t piece = 64;
+
+/// Elements first .. last - 1 of four rows, of which `count` exist, to lanes.
+inline void convert_queries(const std::byte* const* rows, std::int64_t count, const storage& type,
+                            std::int64_t element_stride, std::int64_t first, std::int64_t last, float* to,
+                            std::int64_t width) {
+    alignas(64) float some[4][piece] = {};
+    for (; first < last; first += piece) {
+        const std::int64_t columns = smaller(last - first, piece);
+        for (std::int64_t n = 0; n < count; ++n) {
+            type.decode(element_at(rows[n], first * element_stride, type), element_stride, columns, some[n]);
+        }
+        std::int64_t i = 0;
+        for (; i + 4 <= columns; i += 4) {
+            transpose_4x4(some[0] + i, piece, to + (first + i) * width, width);
+        }
+        for (; i < columns; ++i) {
+            for (std::int64_t n = 0; n < 4; ++n) { to[(first + i) * width + n] = some[n][i]; }
+        }
+    }
 }
 
 /// Query rows to lanes; lanes without a row are 0.
 inline void load_queries(const shape& s, const group_in& q, panel& p) {
     for (std::int64_t n = 0; n < lanes * contract::chunk_keys && p.narrow; ++n) { p.row_scores[n] = 0.0F; }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    const storage& type = storage_of(s.q_type);
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; r += 4) {
-        const float* rows[4];
+        const std::byte* rows[4];
         const std::int64_t count = larger(smaller(p.rows - r, 4), 0);
-        for (std::int64_t n = 0; n < count; ++n, at.advance()) { rows[n] = at.row_of(q); }
+        for (std::int64_t n = 0; n < count; ++n, at.advance()) {
+            rows[n] = element_at(q.data, at.offset_in(q), type);
+        }
         std::int64_t done = 0;
-        if (count == 4 && four_even_rows(rows, q.element_stride)) {
+        if (four_even_rows(rows, count, q.element_stride, s.q_type)) {
+            const auto* const row = reinterpret_cast<const float*>(rows[0]);
+            const std::int64_t stride = reinterpret_cast<const float*>(rows[1]) - row;
             for (; done + 4 <= s.head_dim; done += 4) {
-                transpose_4x4(rows[0] + done, rows[1] - rows[0], p.q + done * width + r, width);
+                transpose_4x4(row + done, stride, p.q + done * width + r, width);
             }
         }
-        for (; done < s.head_dim; ++done) {
-            for (std::int64_t n = 0; n < 4; ++n) {
-                p.q[done * width + r + n] = n < count ? rows[n][done * q.element_stride] : 0.0F;
-            }
+        if (done < s.head_dim) {
+            convert_queries(rows, count, type, q.element_stride, done, s.head_dim, p.q + r, width);
         }
     }
 }
@@ -183,20 +217,36 @@ inline void store_row_results(const task& t, const panel& p, std::int64_t r, con
     if (t.row_maximum.data != nullptr) { *at.row_of(t.row_maximum) = p.state.take[r]; }
     if (t.entropy.data != nullptr) { *at.row_of(t.entropy) = p.entropy[r]; }
     if (t.state.data != nullptr) {
-        at.row_of(t.state)[0] = p.state.maximum[r];
-        at.row_of(t.state)[t.state.element_stride] = p.state.sum[r];
+        float* const state = at.row_of(t.state);
+        state[0] = p.state.maximum[r];
+        state[t.state.element_stride] = p.state.sum[r];
+    }
+}
+
+/// Lanes to elements first .. last - 1 of `count` rows. Reads lanes up to a multiple of four columns.
+inline void convert_results(const float* from, std::int64_t width, std::byte* const* rows, std::int64_t count,
+                            const storage& type, std::int64_t element_stride, std::int64_t first,
+                            std::int64_t last) {
+    alignas(64) float some[4][piece];
+    for (; first < last; first += piece) {
+        const std::int64_t columns = smaller(last - first, piece);
+        for (std::int64_t i = 0; i < columns; i += 4) {
+            transpose_4x4(from + (first + i) * width, width, some[0] + i, piece);
+        }
+        for (std::int64_t n = 0; n < count; ++n) {
+            type.encode(some[n], columns, element_at(rows[n], first * element_stride, type), element_stride);
+        }
     }
 }
 
 /// Output rows as they are.
 inline void copy_rows(const shape& s, const task& t, const panel& p) {
-    const float* from = p.out;
+    const storage& type = storage_of(s.out_type);
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
         store_row_results(t, p, r, at);
-        float* const row = at.row_of(t.out);
-        for (std::int64_t x = 0; x < s.value_dim; ++x) { row[x * t.out.element_stride] = from[x]; }
-        from += round_up(s.value_dim, max_depth);
+        type.encode(p.out + r * round_up(s.value_dim, max_depth), s.value_dim,
+                    element_at(t.out.data, at.offset_in(t.out), type), t.out.element_stride);
     }
 }
 
@@ -204,24 +254,25 @@ inline void copy_rows(const shape& s, const task& t, const panel& p) {
 inline void store_rows(const shape& s, const task& t, const panel& p) {
     if (p.narrow) { return copy_rows(s, t, p); }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    const storage& type = storage_of(s.out_type);
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; r += 4) {
-        float* rows[4];
+        std::byte* rows[4];
         const std::int64_t count = smaller(p.rows - r, 4);
         for (std::int64_t n = 0; n < count; ++n, at.advance()) {
-            rows[n] = at.row_of(t.out);
+            rows[n] = element_at(t.out.data, at.offset_in(t.out), type);
             store_row_results(t, p, r + n, at);
         }
         std::int64_t done = 0;
-        if (count == 4 && four_even_rows(rows, t.out.element_stride)) {
+        if (four_even_rows(rows, count, t.out.element_stride, s.out_type)) {
+            auto* const row = reinterpret_cast<float*>(rows[0]);
+            const std::int64_t stride = reinterpret_cast<float*>(rows[1]) - row;
             for (; done + 4 <= s.value_dim; done += 4) {
-                transpose_4x4(p.out + done * width + r, width, rows[0] + done, rows[1] - rows[0]);
+                transpose_4x4(p.out + done * width + r, width, row + done, stride);
             }
         }
-        for (; done < s.value_dim; ++done) {
-            for (std::int64_t n = 0; n < count; ++n) {
-                rows[n][done * t.out.element_stride] = p.out[done * width + r + n];
-            }
+        if (done < s.value_dim) {
+            convert_results(p.out + r, width, rows, count, type, t.out.element_stride, done, s.value_dim);
         }
     }
 }

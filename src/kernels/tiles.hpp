@@ -1,4 +1,4 @@
-// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read, in place or copied into
+// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read, in place or converted into
 // scratch, as the plan says. Only elements that exist are read.
 
 #ifndef TILEWISE_SRC_KERNELS_TILES_HPP
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "../contract.hpp"
+#include "elements.hpp"
 #include "interface.hpp"
 #include "simd.hpp"
 
@@ -36,25 +37,41 @@ TILEWISE_INLINE std::int64_t tile_stride(std::int64_t dim) {
 
 /// The rows of K or of V of one head, handed out in tiles.
 struct tile_source {
-    const float* data;
+    const void* data;
     row_layout layout;
     std::int64_t dim;
-    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place
+    const float* scales;  ///< null: none
+    float* buffer;        ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
 };
+
+/// Multiplies a row, which has room for whole vectors, by scales.
+inline void multiply_row(float* row, std::int64_t count, const float* scales, std::int64_t stride) {
+    alignas(64) float some[lanes];
+    for (std::int64_t i = 0; i < count; i += lanes) {
+        if (i == 0 || stride != 0) {
+            for (std::int64_t n = 0; n < lanes; ++n) { some[n] = scales[smaller(i + n, count - 1) * stride]; }
+        }
+        store(row + i, load(row + i) * load(some));
+    }
+}
 
 /// Rows first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
 /// processor looks up several pages at a time, which it cannot do for a row or two between computations.
 inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
-    const float* const from = source.data + first * source.layout.token_stride;
-    if (source.buffer == nullptr) { return {from, source.layout.token_stride}; }
+    const row_layout& layout = source.layout;
+    if (source.buffer == nullptr) {
+        return {static_cast<const float*>(source.data) + first * layout.token_stride, layout.token_stride};
+    }
+    const storage& type = storage_of(layout.type);
+    const std::int64_t row_bytes = layout.token_stride / type.block_elements * type.block_bytes;
+    const std::byte* row = static_cast<const std::byte*>(source.data) + first * row_bytes;
     const std::int64_t stride = tile_stride(source.dim);
-    for (std::int64_t j = 0; j < count; ++j) {
-        const float* const row = from + j * source.layout.token_stride;
+    for (std::int64_t j = 0; j < count; ++j, row += row_bytes) {
         float* const to = source.buffer + j * stride;
-        if (source.layout.element_stride == 1) {
-            __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
-        } else {
-            for (std::int64_t i = 0; i < source.dim; ++i) { to[i] = row[i * source.layout.element_stride]; }
+        type.decode(row, layout.element_stride, source.dim, to);
+        if (source.scales != nullptr) {
+            const float* const scales = source.scales + (first + j) * layout.scale_token_stride;
+            multiply_row(to, source.dim, scales, layout.scale_element_stride);
         }
         for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
     }
@@ -82,7 +99,7 @@ public:
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
         if (source.buffer != nullptr) { return; }
-        const float* const row = source.data + key * source.layout.token_stride;
+        const float* const row = static_cast<const float*>(source.data) + key * source.layout.token_stride;
         for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
     }
 

@@ -38,10 +38,13 @@ struct row_keys {
     key_range main;
 };
 
+/// Where a query token's row of a grid begins, in elements.
+TILEWISE_INLINE std::int64_t row_offset(const grid& g, const task& t, std::int64_t token, std::int64_t head) {
+    return t.batch * g.batch_stride + (t.first_head + head) * g.head_stride + token * g.query_stride;
+}
 template <class Element>
 TILEWISE_INLINE const Element* row_of(const grid& g, const task& t, std::int64_t token, std::int64_t head) {
-    return static_cast<const Element*>(g.data) + t.batch * g.batch_stride +
-           (t.first_head + head) * g.head_stride + token * g.query_stride;
+    return static_cast<const Element*>(g.data) + row_offset(g, t, token, head);
 }
 
 /// The document, as a range of positions, that a position is in; documents are few, or searched by halves.

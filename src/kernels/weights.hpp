@@ -95,8 +95,8 @@ void visit_chosen_rows(const shape& s, const task& t, const panel& p, Visit visi
         if (row >= end) { return; }
         for (std::int64_t head = 0; head < s.group; ++head) {
             if (row + head < p.first_row || row + head >= end) { continue; }
-            visit(row + head - p.first_row,
-                  t.weights.data + n * t.weights.token_stride + head * t.weights.head_stride);
+            visit(row + head - p.first_row, static_cast<float*>(t.weights.data) + n * t.weights.token_stride +
+                                                head * t.weights.head_stride);
         }
     }
 }
@@ -179,7 +179,7 @@ public:
         }
         for (std::int64_t head = 0; head < group_; ++head) {
             for (std::int64_t j = 0; j < keys; ++j) {
-                to.data[head * to.head_stride + j * to.token_stride] =
+                static_cast<float*>(to.data)[head * to.head_stride + j * to.token_stride] =
                     total_[head * contract::chunk_keys + j];
             }
         }
@@ -248,6 +248,7 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
     key_workspace w = lay_out_keys(memory, s);
     const task& t = keys.rows;
     w.k.data = t.k;
+    w.k.scales = t.k_scales;
     w.sums.clear();
     const std::int64_t count = larger(smaller(contract::chunk_keys, t.keys - keys.first_key), 0);
     const chunk c{{keys.first_key, keys.first_key + count},

@@ -1,0 +1,195 @@
+// How elements are stored, and rows of them to f32 and back. A new storage type is one decoder here, and one
+// row of the table.
+
+#ifndef TILEWISE_SRC_KERNELS_ELEMENTS_HPP
+#define TILEWISE_SRC_KERNELS_ELEMENTS_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tilewise/element_type.hpp>
+
+#include "simd.hpp"
+
+namespace tilewise::kernels::TILEWISE_ISA {
+
+// Each type converts `lanes` elements at a time. What is encoded is a result: a NaN is the canonical one.
+
+struct f32_elements {
+    using stored = float;
+    static TILEWISE_INLINE vec decode(const stored* from) { return vec::load_unaligned(from); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) { value.store_unaligned(to); }
+};
+
+/// +0 for what rounds to a zero, of either sign: half of the smallest number is a tie, and 0 is even.
+TILEWISE_INLINE vec without_negative_zero(vec value, float smallest) {
+    return select(absolute(value) <= broadcast(smallest / 2), broadcast(0.0F), value);
+}
+
+struct f16_elements {
+    using stored = std::uint16_t;
+    static TILEWISE_INLINE vec decode(const stored* from) { return load_f16(from); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) {
+        store_f16(to, without_negative_zero(value, 0x1p-24F));
+    }
+};
+
+struct bf16_elements {
+    using stored = std::uint16_t;
+    static TILEWISE_INLINE vec decode(const stored* from) { return float_of_bits(load_u16(from) << 16); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) {
+        const int_vec bits = bits_of(without_negative_zero(value, 0x1p-133F));
+        const int_vec odd = (bits >> 16) & int_vec(1);
+        store_u16(to, (bits + int_vec(0x7fff) + odd) >> 16);
+    }
+};
+
+/// Converts a row of `count` elements, `stride` apart. `to` is aligned, with room for whole vectors.
+template <class Elements>
+void decode_row(const void* row, std::int64_t stride, std::int64_t count, float* to) {
+    using stored = typename Elements::stored;
+    const auto* const from = static_cast<const stored*>(row);
+    std::int64_t i = 0;
+    if (stride == 1) {
+        for (; i + lanes <= count; i += lanes) { store(to + i, Elements::decode(from + i)); }
+    }
+    for (; i < count; i += lanes) {
+        stored some[lanes] = {};
+        for (std::int64_t n = 0; n < lanes && i + n < count; ++n) { some[n] = from[(i + n) * stride]; }
+        store(to + i, Elements::decode(some));
+    }
+}
+
+/// The same the other way; `from` is aligned, and whole vectors of it are read.
+template <class Elements>
+void encode_row(const float* from, std::int64_t count, void* row, std::int64_t stride) {
+    using stored = typename Elements::stored;
+    auto* const to = static_cast<stored*>(row);
+    std::int64_t i = 0;
+    if (stride == 1) {
+        for (; i + lanes <= count; i += lanes) { Elements::encode(load(from + i), to + i); }
+    }
+    for (; i < count; i += lanes) {
+        stored some[lanes];
+        Elements::encode(load(from + i), some);
+        for (std::int64_t n = 0; n < lanes && i + n < count; ++n) { to[(i + n) * stride] = some[n]; }
+    }
+}
+
+// Quantised blocks along a row: decoded a whole block at a time, side by side, and never encoded.
+
+inline constexpr std::int64_t block_values = 32;
+
+/// The scale of a block, in all lanes.
+TILEWISE_INLINE vec block_scale(const std::byte* block) {
+    std::uint16_t scale[lanes];
+    __builtin_memcpy(scale, block, sizeof scale[0]);
+    for (int n = 1; n < lanes; ++n) { scale[n] = scale[0]; }
+    return load_f16(scale);
+}
+
+struct q8_0_elements {
+    static constexpr std::int64_t block_bytes = 34;
+    static TILEWISE_INLINE void decode(const std::byte* block, float* to) {
+        const vec scale = block_scale(block);
+        const auto* const values = reinterpret_cast<const std::int8_t*>(block + 2);
+        for (std::int64_t i = 0; i < block_values; i += lanes) {
+            store(to + i, to_float(load_i8(values + i)) * scale);
+        }
+    }
+};
+
+struct q4_0_elements {
+    static constexpr std::int64_t block_bytes = 18;
+    static TILEWISE_INLINE void decode(const std::byte* block, float* to) {
+        const vec scale = block_scale(block);
+        const auto* const values = reinterpret_cast<const std::int8_t*>(block + 2);
+        constexpr std::int64_t half = block_values / 2;
+        for (std::int64_t i = 0; i < half; i += lanes) {
+            const int_vec both = load_i8(values + i);
+            const int_vec low = (both & int_vec(15)) - int_vec(8);
+            const int_vec high = ((both >> 4) & int_vec(15)) - int_vec(8);
+            store(to + i, to_float(low) * scale);
+            store(to + half + i, to_float(high) * scale);
+        }
+    }
+};
+
+/// As decode_row, for `count` elements that are whole blocks.
+template <class Elements>
+void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count, float* to) {
+    const auto* block = static_cast<const std::byte*>(row);
+    for (std::int64_t i = 0; i < count; i += block_values, block += Elements::block_bytes) {
+        Elements::decode(block, to + i);
+    }
+}
+
+/// Numbers without their scale.
+struct i8_elements {
+    using stored = std::int8_t;
+    static TILEWISE_INLINE vec decode(const stored* from) { return to_float(load_i8(from)); }
+};
+
+/// FP8: the bits of a small number are those of a smaller exponent range, and scaling moves them.
+struct e4m3_elements {
+    using stored = std::int8_t;
+    static TILEWISE_INLINE vec decode(const stored* from) {
+        const int_vec bits = load_i8(from);
+        const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 20) * broadcast(0x1p120F);
+        const vec number = select(magnitude < broadcast(480.0F), magnitude, broadcast(__builtin_nanf("")));
+        return with_sign_of(number, float_of_bits(bits));
+    }
+};
+struct e5m2_elements {
+    using stored = std::int8_t;
+    static TILEWISE_INLINE vec decode(const stored* from) {
+        const int_vec bits = load_i8(from);
+        const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 21) * broadcast(0x1p112F);
+        return with_sign_of(with_specials(magnitude), float_of_bits(bits));
+    }
+};
+
+struct storage {
+    element_type type;
+    std::int64_t block_elements;
+    std::int64_t block_bytes;
+    void (*decode)(const void* row, std::int64_t stride, std::int64_t count, float* to);
+    void (*encode)(const float* from, std::int64_t count, void* row, std::int64_t stride);
+};
+
+template <class Elements>
+constexpr storage single(element_type type) {
+    return {type, 1, sizeof(typename Elements::stored), decode_row<Elements>, encode_row<Elements>};
+}
+template <class Elements>
+constexpr storage read_only(element_type type) {
+    return {type, 1, sizeof(typename Elements::stored), decode_row<Elements>, nullptr};
+}
+template <class Elements>
+constexpr storage in_blocks(element_type type) {
+    return {type, block_values, Elements::block_bytes, decode_blocks<Elements>, nullptr};
+}
+
+constexpr storage storages[] = {
+    single<f32_elements>(element_type::f32),      single<f16_elements>(element_type::f16),
+    single<bf16_elements>(element_type::bf16),    in_blocks<q8_0_elements>(element_type::q8_0),
+    in_blocks<q4_0_elements>(element_type::q4_0), read_only<i8_elements>(element_type::i8),
+    read_only<e4m3_elements>(element_type::e4m3), read_only<e5m2_elements>(element_type::e5m2)};
+
+inline const storage& storage_of(element_type type) {
+    const storage* found = storages;
+    while (found->type != type) { ++found; }
+    return *found;
+}
+
+/// Where element `index` of an array is; the first of a block.
+TILEWISE_INLINE const std::byte* element_at(const void* data, std::int64_t index, const storage& type) {
+    return static_cast<const std::byte*>(data) + index / type.block_elements * type.block_bytes;
+}
+TILEWISE_INLINE std::byte* element_at(void* data, std::int64_t index, const storage& type) {
+    return static_cast<std::byte*>(data) + index / type.block_elements * type.block_bytes;
+}
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
+
+#endif
