@@ -6,7 +6,11 @@
 
 #    include <algorithm>
 #    include <array>
+#    include <iterator>
+#    include <tilewise/reference.hpp>
+#    include <vector>
 
+#    include "all_results.hpp"
 #    include "cases.hpp"
 #    include "guarded_memory.hpp"
 
@@ -67,25 +71,52 @@ private:
     tilewise::tensor view_;
 };
 
+/// All results in guarded memory.
+struct guarded_results {
+    guarded_tensor out, lse, row_maximum, entropy, key_weights, weights;
+
+    guarded_results(const all_results& like, order how, guard where)
+        : out(like.out.view().extents, how, where),
+          lse(like.lse.view().extents, how, where),
+          row_maximum(like.row_maximum.view().extents, how, where),
+          entropy(like.entropy.view().extents, how, where),
+          key_weights(like.key_weights.view().extents, how, where),
+          weights(like.weights.view().extents, how, where) {}
+
+    [[nodiscard]] tilewise::options asked_for(tilewise::options how, const std::vector<count>& rows) const {
+        how.lse = lse.view();
+        how.extra = {row_maximum.view(), entropy.view(), key_weights.view(), rows, weights.view()};
+        return how;
+    }
+    void check(const all_results& want) const {
+        const guarded_tensor* const got[] = {&out, &lse, &row_maximum, &entropy, &key_weights, &weights};
+        for (std::size_t n = 0; n < std::size(got); ++n) {
+            INFO(want.parts()[n].name);
+            CHECK(first_difference(got[n]->view(), want.parts()[n].tensor->view()) == "");
+        }
+    }
+};
+
 void check_guarded(const attention_case& which, order how, guard where) {
     const inputs given = make_inputs(which);
-    const results want = naive(which, given);
+    const all_results want(which, every(5, which.queries));
+    tilewise::options options{.scale = which.scale, .causal = which.causal};
+    tilewise::reference::attention(given.q.view(), given.k.view(), given.v.view(), want.out.view(),
+                                   want.asked_for(options));
     const guarded_tensor q(given.q.view(), how, where);
     const guarded_tensor k(given.k.view(), how, where);
     const guarded_tensor v(given.v.view(), how, where);
     q.copy_from(given.q);
     k.copy_from(given.k);
     v.copy_from(given.v);
-    const order written = how == order::reversed ? order::bhsd : how;
-    const guarded_tensor out(want.out.view(), written, where);
-    const guarded_tensor lse(want.lse.view(), written, where);
-    const tilewise::options options{.causal = which.causal, .lse = lse.view(), .threads = 2};
+    const guarded_results got(want, how == order::reversed ? order::bhsd : how, where);
+    options = got.asked_for(options, want.rows);
+    options.threads = 2;
     INFO(show(which));
-    tilewise::attention(q.view(), k.view(), v.view(), out.view(), options);
-    CHECK(first_difference(out.view(), want.out.view()) == "");
-    CHECK(first_difference(lse.view(), want.lse.view()) == "");
-    tilewise::reference::attention(q.view(), k.view(), v.view(), out.view(), options);
-    CHECK(first_difference(out.view(), want.out.view()) == "");
+    tilewise::attention(q.view(), k.view(), v.view(), got.out.view(), options);
+    got.check(want);
+    tilewise::reference::attention(q.view(), k.view(), v.view(), got.out.view(), options);
+    got.check(want);
 }
 
 }  // namespace
@@ -112,6 +143,33 @@ TEST_CASE("guard pages: nothing outside the tensors is touched, at ragged sizes"
         for (auto& type : which.types) { type = any(float_types); }
         const auto how = static_cast<order>(number % 4);
         check_guarded(which, how, number / 4 % 2 == 0 ? guard::behind : guard::before);
+    }
+}
+
+TEST_CASE("guard pages: padding beyond a key length need not exist") {
+    const std::vector<count> rows = {3, 19};
+    for (count keys : {0, 1, 100, 129}) {
+        // Keys of two heads side by side are copied, those of one are read in place.
+        for (const count heads : {1, 2}) {
+            const attention_case present{.heads = heads, .kv_heads = heads, .queries = 20, .keys = keys};
+            attention_case padded = present;
+            padded.keys = 400;
+            const inputs given = make_inputs(present);
+            const guarded_tensor k(given.k.view().extents, order::bshd, guard::behind);
+            const guarded_tensor v(given.v.view().extents, order::bshd, guard::behind);
+            k.copy_from(given.k);
+            v.copy_from(given.v);
+            tilewise::tensor k_view = k.view();
+            tilewise::tensor v_view = v.view();
+            k_view.extents[2] = v_view.extents[2] = padded.keys;
+            const all_results got(padded, rows);
+            tilewise::attention(given.q.view(), k_view, v_view, got.out.view(),
+                                got.asked_for({.key_lengths = {&keys, 1}}));
+            const all_results want = attend(present, given, {}, rows);
+            CHECK(first_difference(got.out.view(), want.out.view()) == "");
+            CHECK(first_difference(got.key_weights.view().slice(tilewise::axis::head_dim, 0, keys),
+                                   want.key_weights.view()) == "");
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <tilewise/attention.hpp>
 #include <vector>
 
@@ -128,6 +129,28 @@ TEST_CASE("result meaning: a row's weights sum to 1, less the sink's share, and 
         }
         CHECK(wrong == 0);
     }
+}
+
+TEST_CASE("result meaning: weights below the smallest normal number are no part of the entropy") {
+    // The sinks leave the keys about 2^-126.
+    const attention_case sizes = sizes_of(20, 60);
+    const inputs given = make_inputs(sizes);
+    const std::vector<float> sinks = {86.5F, 87.0F, 87.5F, 88.0F};
+    const all_results got = attend_all(sizes, given, {.sinks = sinks});
+    constexpr auto smallest = static_cast<double>(std::numeric_limits<float>::min());
+    count wrong = 0;
+    count subnormal = 0;
+    for_each_row(20, [&](count b, count h, count i) {
+        double entropy = 0;
+        for (count j = 0; j < 60; ++j) {
+            const double weight = real(got.weights.at(b, h, i, j));
+            entropy -= weight < smallest ? 0 : weight * std::log(weight);
+            subnormal += weight > 0 && weight < smallest ? 1 : 0;
+        }
+        wrong += std::fabs(real(got.entropy.at(b, h, i, 0)) - entropy) <= 1e-5 * entropy ? 0 : 1;
+    });
+    CHECK(wrong == 0);
+    CHECK(subnormal > 100);
 }
 
 TEST_CASE("result meaning: the row maximum is the largest visible score, of which a sink is none") {
