@@ -86,6 +86,11 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     return p;
 }
 
+std::int64_t count_chunks(const problem& p) {
+    if (p.keys == 0) { return 0; }
+    return (p.key_position + p.keys - 1) / contract::chunk_keys - p.key_position / contract::chunk_keys + 1;
+}
+
 bool are_sequences_alike(const problem& p) { return p.key_lengths.empty() && p.query_starts.empty(); }
 
 std::int64_t padded_keys(const problem& p, std::int64_t index) {
@@ -103,7 +108,7 @@ sequence sequence_of(const problem& p, std::int64_t index) {
         of.first_key = p.key_starts[b];
     }
     if (!p.key_lengths.empty()) { of.keys = p.key_lengths[b]; }
-    of.query_position = p.query_position.value_or(of.keys - of.queries);
+    of.query_position = p.query_position.value_or(p.key_position + of.keys - of.queries);
     return of;
 }
 

@@ -39,6 +39,7 @@ struct problem {
     std::span<const std::int64_t> query_starts;  ///< of packed sequences; empty: batch entries
     std::span<const std::int64_t> key_starts;
     std::optional<std::int64_t> query_position;  ///< none: the last query sees the last key
+    std::int64_t key_position;                   ///< of a sequence's first key
 };
 
 /// Where the tokens of a sequence are. Sequences are the batch entries, or parts of one packed batch entry.
@@ -54,6 +55,9 @@ sequence sequence_of(const problem& p, std::int64_t index);
 
 /// The keys of a sequence with its padding.
 std::int64_t padded_keys(const problem& p, std::int64_t index);
+
+/// Chunks that the keys of the longest sequence lie in.
+std::int64_t count_chunks(const problem& p);
 
 /// Whether all sequences have as many queries and keys.
 bool are_sequences_alike(const problem& p);

@@ -84,6 +84,9 @@ kernels::task task_of(const call& c, const row_block& block) {
     task.batch = block.sequence;
     task.first_head = head;
     task.keys = of.keys;
+    task.first_key = c.sizes->key_position;
+    task.begin = task.first_key;
+    task.end = task.first_key + of.keys;
     task.query_position = of.query_position;
     task.first_row = block.first_row;
     task.rows = block.rows;
@@ -97,29 +100,64 @@ std::byte* scratch_of(const call& c, int thread) {
 void run_task(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
     const float_environment standard;
-    c.kernels->forward(c.work->shape, task_of(c, block_of_task(*c.work, *c.sizes, index)),
+    c.kernels->forward(c.work->shape, task_of(c, block_number(*c.work, *c.sizes, index)),
                        scratch_of(c, thread));
 }
 
-std::int64_t chunks_of(const problem& p) {
-    return (p.keys + contract::chunk_keys - 1) / contract::chunk_keys;
+/// The states of the chunks of block number `index`; those of its rows follow.
+float* chunk_states_of(const call& c, std::int64_t index) {
+    const std::int64_t rows = c.work->summary.block_rows * (count_chunks(*c.sizes) + 1);
+    return reinterpret_cast<float*>(c.scratch + c.work->chunk_state_offset) +
+           index * rows * c.work->shape.state_floats;
+}
+
+/// Where keys are cut into parts: the chunks of one part of a block.
+void run_part(void* context, std::int64_t index, int thread) {
+    const call& c = *static_cast<const call*>(context);
+    const std::int64_t parts = c.work->summary.key_parts;
+    const std::int64_t block = index / parts;
+    const std::int64_t chunks = count_chunks(*c.sizes);
+    const std::int64_t first = index % parts * chunks / parts;
+    const std::int64_t last = (index % parts + 1) * chunks / parts;
+    const std::int64_t start = c.sizes->key_position / contract::chunk_keys * contract::chunk_keys;
+    kernels::task task = task_of(c, block_number(*c.work, *c.sizes, block));
+    task.begin = start + first * contract::chunk_keys;
+    task.end = start + last * contract::chunk_keys;
+    task.states = chunk_states_of(c, block) + first * task.rows * c.work->shape.state_floats;
+    const float_environment standard;
+    c.kernels->chunk_states(c.work->shape, task, scratch_of(c, thread));
+}
+
+/// And all parts of a block together.
+void run_fold(void* context, std::int64_t index, int thread) {
+    const call& c = *static_cast<const call*>(context);
+    kernels::task task = task_of(c, block_number(*c.work, *c.sizes, index));
+    const std::int64_t chunks = count_chunks(*c.sizes);
+    const float* const parts = chunk_states_of(c, index);
+    task.states = chunk_states_of(c, index) + chunks * task.rows * c.work->shape.state_floats;
+    const float_environment standard;
+    c.kernels->start_states(c.work->shape, task, scratch_of(c, thread));
+    c.kernels->fold_states(c.work->shape, task.rows, chunks, parts, task.states);
+    c.kernels->finish(c.work->shape, task, scratch_of(c, thread));
 }
 
 /// Tasks are numbered by chunk, then key head, then sequence.
 void run_key_task(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
     const problem& p = *c.sizes;
-    const std::int64_t first_key = index % chunks_of(p) * contract::chunk_keys;
-    const std::int64_t head = index / chunks_of(p);
+    const std::int64_t start =
+        (p.key_position / contract::chunk_keys + index % count_chunks(p)) * contract::chunk_keys;
+    const std::int64_t first = std::max(start, p.key_position) - p.key_position;  // key token
+    const std::int64_t head = index / count_chunks(p);
     const sequence of = sequence_of(p, head / p.kv_heads);
     const std::int64_t columns = padded_keys(p, head / p.kv_heads);
-    if (first_key >= columns) { return; }
+    if (first >= columns) { return; }
     const kernels::key_task task{
         task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
-        first_key,
-        std::min<std::int64_t>(contract::chunk_keys, columns - first_key),
+        p.key_position + first,
+        std::min(start + contract::chunk_keys - p.key_position, columns) - first,
         {f32_of(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group, 0) +
-             (of.first_key + first_key) * c.extra.key_weights.strides[3],
+             (of.first_key + first) * c.extra.key_weights.strides[3],
          c.extra.key_weights.strides[3], c.extra.key_weights.strides[1], 0}};
     const float_environment standard;
     c.kernels->sum_key_weights(c.work->shape, task, scratch_of(c, thread));
@@ -177,9 +215,14 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
            &work,
            &kernels_of(work.summary.isa),
            scratch.get()};
-    run_tasks(work.summary.threads, work.summary.tasks, run_task, &c);
+    if (work.summary.key_parts == 1) {
+        run_tasks(work.summary.threads, work.summary.tasks, run_task, &c);
+    } else {
+        run_tasks(work.summary.threads, work.summary.tasks, run_part, &c);
+        run_tasks(work.summary.threads, work.summary.tasks / work.summary.key_parts, run_fold, &c);
+    }
     if (sizes.sum_keys) {
-        run_tasks(work.summary.threads, sizes.batch * sizes.kv_heads * chunks_of(sizes), run_key_task, &c);
+        run_tasks(work.summary.threads, sizes.batch * sizes.kv_heads * count_chunks(sizes), run_key_task, &c);
     }
 }
 

@@ -18,7 +18,8 @@
 //        t_j = what the score function makes of it
 //        t_j = -inf where the key is masked; a bias of -inf masks it, too, and so does a score function that
 //              leaves -inf
-//   3. Keys are cut into chunks of 128 at positions 0, 128, 256, ... Of each chunk, over its visible keys:
+//   3. Keys are cut into chunks of 128 at positions 0, 128, 256, ... (whatever position the first one has).
+//   Of each chunk, over its visible keys:
 //        m_c = ceil(max_j(t_j) * c): an integer (-inf if there is no key, or none above -inf)
 //        r   = fma(t_j, c, 1.5 * 2^23) - 1.5 * 2^23: t_j * c rounded to an integer
 //        f   = fma(t_j, c, -r)

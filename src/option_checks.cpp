@@ -60,8 +60,8 @@ kernels::interval_rules check_intervals(const options& how) {
         if (position < -largest_position || position > largest_position) {
             refuse("query_position: ", position, " given, it must be within 2^61 of 0");
         }
-        if (how.causal == causal::top_left && position != 0) {
-            refuse("query_position: ", position, " given, causal::top_left means 0");
+        if (how.causal == causal::top_left && position != how.key_position) {
+            refuse("query_position: ", position, " given, causal::top_left means ", how.key_position);
         }
     }
     for (std::size_t d = 1; d < how.documents.size(); ++d) {
@@ -271,7 +271,12 @@ void check_options(const options& how, memory_map& memory, problem& p) {
     p.sinks = how.sinks.empty() ? nullptr : how.sinks.data();
     check_key_lengths(how.key_lengths, p);
     p.key_lengths = how.key_lengths;
-    p.query_position = how.causal == causal::top_left ? std::optional<std::int64_t>(0) : how.query_position;
+    require_not_negative("key_position", how.key_position);
+    if (how.key_position > largest_position) {
+        refuse("key_position: ", how.key_position, " given, it must be at most 2^61");
+    }
+    p.key_position = how.key_position;
+    p.query_position = how.causal == causal::top_left ? std::optional(how.key_position) : how.query_position;
 }
 
 }  // namespace tilewise

@@ -27,6 +27,9 @@ std::size_t preferred_scratch() { return std::min(most_scratch, second_level_cac
 /// Tasks per thread below which blocks are made smaller, so that no thread idles at the end for long.
 constexpr std::int64_t tasks_per_thread = 8;
 
+/// Tasks per thread below which even the keys of a block of query rows are cut into parts.
+constexpr std::int64_t key_tasks_per_thread = 4;
+
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
 
@@ -44,10 +47,12 @@ double positive_sum(double count, double at_first, double at_last) {
 double visible_pairs(const problem& p, const sequence& of) {
     const kernels::interval_rules& rules = p.intervals;
     const auto keys = static_cast<double>(of.keys);
-    const auto prefix = std::min(static_cast<double>(rules.prefix), keys);
+    const auto first_key = static_cast<double>(p.key_position);
+    const double prefix = std::clamp(static_cast<double>(rules.prefix) - first_key, 0.0, keys);
     const auto left = static_cast<double>(rules.window_left);
     const double right = rules.causal ? 0.0 : static_cast<double>(rules.window_right);
-    const auto begin = static_cast<double>(of.query_position);
+    const double begin =
+        static_cast<double>(of.query_position) - first_key;  // of query and key positions alike
     const double end = begin + static_cast<double>(of.queries);
     // A query at position x sees the prefix, and keys from max(prefix, x - left) to min(keys, x + right + 1).
     const auto beyond_prefix = [&](double x) {
@@ -73,11 +78,51 @@ double visible_pairs(const problem& p) {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-int useful_threads(double flops, std::int64_t tasks, const options& how) {
+double row_bytes(element_type type, std::int64_t dim) {
+    const element_block block = block_of(type);
+    return static_cast<double>(dim) * static_cast<double>(block.bytes) / static_cast<double>(block.elements);
+}
+
+/// The work of a call in floating-point operations. Reading a byte of keys and values from memory takes as
+/// long as some of them, which is what counts when decoding.
+double work_of(const problem& p, const plan& summary) {
+    constexpr double flops_per_byte = 5;
+    const double seen =
+        std::min(static_cast<double>(p.keys), summary.visible_scores / static_cast<double>(p.heads));
+    const double bytes = static_cast<double>(p.batch * p.kv_heads) * seen *
+                         (row_bytes(p.k_layout.type, p.head_dim) + row_bytes(p.v_layout.type, p.value_dim));
+    return std::max(summary.flops, flops_per_byte * bytes);
+}
+
+int useful_threads(double work, std::int64_t tasks, const options& how) {
     const int allowed = how.threads == 0 ? default_threads() : how.threads;
-    const double worth = std::max(1.0, flops / flops_per_thread);
+    const double worth = std::max(1.0, work / flops_per_thread);
     const auto enough = static_cast<std::int64_t>(std::min(worth, 1e6));
     return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));
+}
+
+/// The most parts that the keys of a block of query rows can be cut into. Only if a key head has a single
+/// panel of rows: the states of all chunks then take less than a fifth of the memory of K and V.
+std::int64_t most_key_parts(const problem& p, const kernels::table& kernels) {
+    constexpr std::int64_t least_chunks = 2;  // of a part
+    if (p.queries * p.group > kernels.panel_rows) { return 1; }
+    return std::max<std::int64_t>(count_chunks(p) / least_chunks, 1);
+}
+
+/// Into how many parts the keys of so few blocks are cut, so that all threads have work.
+std::int64_t count_key_parts(const problem& p, const kernels::table& kernels, std::int64_t blocks,
+                             int threads) {
+    if (threads == 1) { return 1; }
+    return std::clamp<std::int64_t>(divide_up(key_tasks_per_thread * threads, blocks), 1,
+                                    most_key_parts(p, kernels));
+}
+
+/// Room for the states of all chunks of all blocks, and for those of their rows, where keys are cut into
+/// parts.
+std::size_t chunk_state_bytes(const problem& p, const work_plan& w, std::int64_t blocks) {
+    if (w.summary.key_parts == 1) { return 0; }
+    const auto states = static_cast<std::size_t>(blocks * w.summary.block_rows * (count_chunks(p) + 1));
+    return states * static_cast<std::size_t>(w.shape.state_floats) * sizeof(float);
 }
 
 /// Whether rows can be read where they are: f32, dense, and not so far apart that a chunk of them fights for
@@ -90,9 +135,9 @@ bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
     const bool copy_k = !lies_well(p.k_layout, p.head_dim);
     const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
-    return {p.group,  p.keys,     p.head_dim, p.value_dim, p.k_layout, p.v_layout,
-            p.q_type, p.out_type, copy_k,     copy_v,      block_rows, p.intervals,
-            p.masks,  p.scores,   p.sinks,    p.chosen,    p.sum_keys};
+    return {p.group,     p.keys,   p.head_dim, p.value_dim, 3 + p.value_dim, p.k_layout,
+            p.v_layout,  p.q_type, p.out_type, copy_k,      copy_v,          block_rows,
+            p.intervals, p.masks,  p.scores,   p.sinks,     p.chosen,        p.sum_keys};
 }
 
 /// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.
@@ -115,7 +160,8 @@ std::vector<row_block> list_blocks(const problem& p, std::int64_t block_rows) {
             const std::int64_t count = std::min(block_rows, rows - first);
             const std::int64_t position = of.query_position + (first + count - 1) / p.group;
             const std::int64_t keys =
-                p.intervals.causal ? std::clamp<std::int64_t>(position + 1, 0, of.keys) : of.keys;
+                p.intervals.causal ? std::clamp<std::int64_t>(position + 1 - p.key_position, 0, of.keys)
+                                   : of.keys;
             const double weight =
                 static_cast<double>(count) * static_cast<double>(keys + contract::chunk_keys);
             for (std::int64_t head = 0; head < p.kv_heads; ++head) {
@@ -168,7 +214,8 @@ work_plan make_plan(const problem& p, const options& how) {
 
     std::int64_t block =
         rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch() : how.scratch_budget);
-    const int threads = useful_threads(w.summary.flops, count_tasks(p, kernels.panel_rows), how);
+    const std::int64_t most_tasks = count_tasks(p, kernels.panel_rows) * most_key_parts(p, kernels);
+    const int threads = useful_threads(work_of(p, w.summary), most_tasks, how);
     while (threads > 1 && block > kernels.panel_rows && count_tasks(p, block) < tasks_per_thread * threads) {
         block -= kernels.panel_rows;
     }
@@ -176,18 +223,20 @@ work_plan make_plan(const problem& p, const options& how) {
     w.shape = shape_of(p, kernels, block);
     w.blocks_per_head = divide_up(rows, block);
     w.summary.block_rows = block;
-    w.summary.tasks = count_tasks(p, block);
+    const std::int64_t blocks = count_tasks(p, block);
+    w.summary.key_parts = count_key_parts(p, kernels, blocks, threads);
+    w.summary.tasks = blocks * w.summary.key_parts;
     if (!are_sequences_alike(p)) { w.blocks = list_blocks(p, block); }
     w.summary.threads = static_cast<int>(std::clamp<std::int64_t>(w.summary.tasks, 1, threads));
     w.summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
-    w.summary.scratch_bytes =
-        w.summary.scratch_bytes_per_thread * static_cast<std::size_t>(w.summary.threads);
-    w.row_state_offset = w.summary.scratch_bytes;
-    w.summary.scratch_bytes += row_state_bytes(p);
+    w.row_state_offset = w.summary.scratch_bytes_per_thread * static_cast<std::size_t>(w.summary.threads);
+    w.chunk_state_offset = w.row_state_offset + row_state_bytes(p);
+    w.summary.scratch_bytes = w.chunk_state_offset + chunk_state_bytes(p, w, blocks);
+    w.summary.shared_scratch_bytes = w.summary.scratch_bytes - w.row_state_offset;
     return w;
 }
 
-row_block block_of_task(const work_plan& w, const problem& p, std::int64_t index) {
+row_block block_number(const work_plan& w, const problem& p, std::int64_t index) {
     if (!w.blocks.empty()) { return w.blocks[static_cast<std::size_t>(index)]; }
     // Later rows see more keys under a causal mask, so the last block of every head comes first.
     const std::int64_t key_heads = p.batch * p.kv_heads;

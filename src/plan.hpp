@@ -26,13 +26,15 @@ struct work_plan {
     kernels::shape shape;
     std::int64_t blocks_per_head;   ///< if all sequences are alike;
     std::vector<row_block> blocks;  ///< all tasks, otherwise
-    std::size_t row_state_offset;   ///< in the scratch: [batch entries, heads, query tokens, 2] floats
+    std::size_t
+        chunk_state_offset;  ///< in the scratch: for each block, the states of its chunks, and of its rows
+    std::size_t row_state_offset;  ///< in the scratch: [batch entries, heads, query tokens, 2] floats
 };
 
 work_plan make_plan(const problem& p, const options& how);
 
-/// Task number `index`, 0 .. summary.tasks - 1, heaviest first.
-row_block block_of_task(const work_plan& w, const problem& p, std::int64_t index);
+/// Block number `index`, 0 .. summary.tasks / summary.key_parts - 1, heaviest first.
+row_block block_number(const work_plan& w, const problem& p, std::int64_t index);
 
 }  // namespace tilewise
 

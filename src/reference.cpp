@@ -218,7 +218,7 @@ float bias_of(const kernels::score_rules& rules, const head_of& h, std::int64_t 
 
 /// Whether query token i sees key token j, whose score is t.
 bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
-    return is_in_intervals(p.intervals, h, i, j) && is_in_tensors(p, h, i, j) &&
+    return is_in_intervals(p.intervals, h, i, p.key_position + j) && is_in_tensors(p, h, i, j) &&
            (p.scores.bias.data == nullptr || bias_of(p.scores, h, i, j) != -infinity) &&
            (p.scores.function == nullptr || t != -infinity);
 }
@@ -246,8 +246,10 @@ float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j,
     if (rules.soft_cap != 0.0F) { t = rules.soft_cap * tanh_of(s * rules.soft_cap_factor); }
     if (rules.bias.data != nullptr) { t = t + bias_of(rules, h, i, j); }
     if (rules.alibi_slopes != nullptr) {
-        const std::int64_t start = j / contract::chunk_keys * contract::chunk_keys;
-        const float d = static_cast<float>(h.of.query_position + i - start) - static_cast<float>(j - start);
+        const std::int64_t position = p.key_position + j;
+        const std::int64_t start = position / contract::chunk_keys * contract::chunk_keys;
+        const float d =
+            static_cast<float>(h.of.query_position + i - start) - static_cast<float>(position - start);
         t = std::fma(rules.alibi_slopes[h.head], -std::fabs(d), t);
     }
     return t;
@@ -262,10 +264,17 @@ void score_head(const problem& p, const head_of& h, const std::vector<float>& q_
             scores[static_cast<std::size_t>(i * p.keys + j)] = modify(p, h, i, j, s);
         }
         if (p.scores.function != nullptr && h.of.keys > 0) {
-            p.scores.function(p.scores.function_context, {h.batch, h.head, i, 1, h.of.query_position + i, 0,
-                                                          h.of.keys, scores.data() + i * p.keys, p.keys, 1});
+            p.scores.function(p.scores.function_context,
+                              {h.batch, h.head, i, 1, h.of.query_position + i, p.key_position, h.of.keys,
+                               scores.data() + i * p.keys, p.keys, 1});
         }
     }
+}
+
+/// The first key token beyond the chunk of key token j.
+std::int64_t chunk_end(const problem& p, std::int64_t j) {
+    return (p.key_position + j) / contract::chunk_keys * contract::chunk_keys + contract::chunk_keys -
+           p.key_position;
 }
 
 /// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
@@ -315,11 +324,13 @@ void finish_weights(row_state& row, const problem& p, const head_of& h, std::int
     }
 }
 
-float entropy_of(const std::vector<float>& weights) {
+float entropy_of(const problem& p, const std::vector<float>& weights) {
     float e = 0.0F;
-    for (std::size_t first = 0; first < weights.size(); first += contract::chunk_keys) {
+    const auto count = static_cast<std::int64_t>(weights.size());
+    for (std::int64_t first = 0; first < count; first = chunk_end(p, first)) {
         float chunk_e = 0.0F;
-        for (std::size_t j = first; j < std::min(first + contract::chunk_keys, weights.size()); ++j) {
+        for (auto j = static_cast<std::size_t>(first);
+             j < static_cast<std::size_t>(std::min(chunk_end(p, first), count)); ++j) {
             if (weights[j] < std::numeric_limits<float>::min()) { continue; }
             chunk_e =
                 std::isnan(weights[j]) ? weights[j] : std::fma(weights[j], log2_of(weights[j]), chunk_e);
@@ -356,7 +367,7 @@ void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_s
             canonical(std::isnan(row.l) ? row.l : largest);
     }
     if (extra.entropy.data != nullptr) {
-        f32_of(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(row.weights);
+        f32_of(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(p, row.weights);
     }
     for (std::int64_t n = 0; n < p.chosen.count; ++n) {
         if (p.chosen.tokens[n] != token) { continue; }
@@ -414,8 +425,8 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
             sums.total = sums.block;
             for (std::int64_t i = 0; i < of.queries; ++i) {
                 row_state row = start_row(p, h);
-                for (std::int64_t first = 0; first < of.keys; first += contract::chunk_keys) {
-                    add_chunk(p, h, i, first, std::min(first + contract::chunk_keys, of.keys),
+                for (std::int64_t first = 0; first < of.keys; first = chunk_end(p, first)) {
+                    add_chunk(p, h, i, first, std::min(chunk_end(p, first), of.keys),
                               scores.data() + i * p.keys, v_rows, row);
                 }
                 write_row(row, of.batch_entry, head, of.first_query + i, out, how.lse);

@@ -102,6 +102,25 @@ std::vector<selection> covering_selection(count most_work) {
 
 }  // namespace
 
+TEST_CASE("exactness: a few rows against many keys, on any number of threads") {
+    const std::vector<std::int64_t> lengths =
+        isa_is_slow() ? std::vector<std::int64_t>{700} : std::vector<std::int64_t>{511, 512, 513, 3000};
+    for (const std::int64_t keys : lengths) {
+        for (const std::int64_t queries : {1, 2, 7}) {
+            for (const std::int64_t heads : {1, 4, 12}) {
+                const attention_case which{.heads = heads,
+                                           .kv_heads = heads == 12 ? 2 : 1,
+                                           .queries = queries,
+                                           .keys = keys,
+                                           .key_dim = 72,
+                                           .value_dim = 50,
+                                           .causal = tilewise::causal::bottom_right};
+                check_exact(which, make_inputs(which), all_settings());
+            }
+        }
+    }
+}
+
 TEST_CASE("exactness: all axes, pairwise") {
     const count most_work = by_effort(600'000, 40'000'000, 130'000'000);
     const auto selections = covering_selection(most_work);

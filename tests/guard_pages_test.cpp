@@ -76,12 +76,12 @@ struct guarded_results {
     guarded_tensor out, lse, row_maximum, entropy, key_weights, weights;
 
     guarded_results(const all_results& like, order how, guard where)
-        : out(like.out.view().extents, how, where),
-          lse(like.lse.view().extents, how, where),
-          row_maximum(like.row_maximum.view().extents, how, where),
-          entropy(like.entropy.view().extents, how, where),
-          key_weights(like.key_weights.view().extents, how, where),
-          weights(like.weights.view().extents, how, where) {}
+        : out(like.out.view(), how, where),
+          lse(like.lse.view(), how, where),
+          row_maximum(like.row_maximum.view(), how, where),
+          entropy(like.entropy.view(), how, where),
+          key_weights(like.key_weights.view(), how, where),
+          weights(like.weights.view(), how, where) {}
 
     [[nodiscard]] tilewise::options asked_for(tilewise::options how, const std::vector<count>& rows) const {
         how.lse = lse.view();
@@ -155,8 +155,8 @@ TEST_CASE("guard pages: padding beyond a key length need not exist") {
             attention_case padded = present;
             padded.keys = 400;
             const inputs given = make_inputs(present);
-            const guarded_tensor k(given.k.view().extents, order::bshd, guard::behind);
-            const guarded_tensor v(given.v.view().extents, order::bshd, guard::behind);
+            const guarded_tensor k(given.k.view(), order::bshd, guard::behind);
+            const guarded_tensor v(given.v.view(), order::bshd, guard::behind);
             k.copy_from(given.k);
             v.copy_from(given.v);
             tilewise::tensor k_view = k.view();

@@ -19,15 +19,16 @@ void add_intervals(random_source& random, mask_case& made) {
     tilewise::options& how = made.how;
     how.causal = all_causal[static_cast<std::size_t>(random.between(0, 2))];
     if (one_in(random, 3)) { how.window_left = random.between(0, 200); }
+    if (one_in(random, 4)) { how.key_position = random.between(1, 400); }
     if (one_in(random, 4)) { how.window_right = random.between(0, 200); }
-    if (one_in(random, 3)) { how.prefix = random.between(0, sizes.keys + 5); }
+    if (one_in(random, 3)) { how.prefix = random.between(0, how.key_position + sizes.keys + 5); }
     if (one_in(random, 4)) { how.attention_chunk = random.between(1, 150); }
     if (one_in(random, 4) && how.causal != tilewise::causal::top_left) {
-        how.query_position = random.between(-10, sizes.keys + 10);
+        how.query_position = how.key_position + random.between(-10, sizes.keys + 10);
     }
     if (one_in(random, 4)) {
         made.documents = {random.between(-3, 3)};
-        while (made.documents.back() < sizes.keys - 10) {
+        while (made.documents.back() < how.key_position + sizes.keys - 10) {
             made.documents.push_back(made.documents.back() + random.between(0, 100));
         }
         made.documents.push_back(made.documents.back());
@@ -39,7 +40,8 @@ void add_intervals(random_source& random, mask_case& made) {
     }
     if (one_in(random, 4)) {
         for (count row = 0; row < sizes.heads * sizes.queries; ++row) {
-            made.first_keys.push_back(static_cast<std::int32_t>(random.between(-5, sizes.keys)));
+            made.first_keys.push_back(
+                static_cast<std::int32_t>(how.key_position + random.between(-5, sizes.keys)));
             made.last_keys.push_back(made.first_keys.back() +
                                      static_cast<std::int32_t>(random.between(-2, sizes.keys)));
         }
@@ -136,6 +138,7 @@ std::string names_of(const tilewise::options& how) {
     const auto add = [&](bool is_set, const std::string& name) { names += is_set ? ", " + name : ""; };
     add(how.window_left.has_value(), "window_left " + std::to_string(how.window_left.value_or(0)));
     add(how.window_right.has_value(), "window_right " + std::to_string(how.window_right.value_or(0)));
+    add(how.key_position != 0, "key_position " + std::to_string(how.key_position));
     add(how.prefix != 0, "prefix " + std::to_string(how.prefix));
     add(how.attention_chunk != 0, "attention_chunk " + std::to_string(how.attention_chunk));
     add(how.query_position.has_value(), "query_position " + std::to_string(how.query_position.value_or(0)));
@@ -171,8 +174,8 @@ count keys_of(const mask_case& of, count b) {
 }
 
 count position_of(const mask_case& of, count b, count i) {
-    if (of.how.causal == tilewise::causal::top_left) { return i; }
-    return i + of.how.query_position.value_or(keys_of(of, b) - of.sizes.queries);
+    if (of.how.causal == tilewise::causal::top_left) { return of.how.key_position + i; }
+    return i + of.how.query_position.value_or(of.how.key_position + keys_of(of, b) - of.sizes.queries);
 }
 
 count document_of(const mask_case& of, count position) {
@@ -203,10 +206,11 @@ float score_change(count query_position, count key) {
     return 0.25F * static_cast<float>((query_position + 3 * key) % 7);
 }
 
-bool sees(const mask_case& of, count b, count h, count i, count j) {
+bool sees(const mask_case& of, count b, count h, count i, count key) {
     const tilewise::options& how = of.how;
     const count p = position_of(of, b, i);
-    if (j >= keys_of(of, b)) { return false; }
+    const count j = how.key_position + key;
+    if (key >= keys_of(of, b)) { return false; }
     if (j >= how.prefix) {
         if (how.causal != tilewise::causal::none && j > p) { return false; }
         if (how.window_left.has_value() && j < p - *how.window_left) { return false; }
@@ -223,16 +227,16 @@ bool sees(const mask_case& of, count b, count h, count i, count j) {
         const auto row = static_cast<std::size_t>(h * of.sizes.queries + i);
         if (j < of.first_keys[row] || j >= of.last_keys[row]) { return false; }
     }
-    if (how.mask.data != nullptr && !is_set(how.mask, offset_in(how.mask, b, h, i, j))) { return false; }
+    if (how.mask.data != nullptr && !is_set(how.mask, offset_in(how.mask, b, h, i, key))) { return false; }
     if (how.blocks.visible.data != nullptr) {
         const auto& view = how.blocks.visible;
         const count offset =
-            h * view.strides[1] + i / how.blocks.query_block * view.strides[2] + j / how.blocks.key_block;
+            h * view.strides[1] + i / how.blocks.query_block * view.strides[2] + key / how.blocks.key_block;
         if (!is_set(view, offset)) { return false; }
     }
     if (how.score_function.call != nullptr && score_change(p, j) == -infinity) { return false; }
     return how.bias.data == nullptr ||
-           of.bias[static_cast<std::size_t>(offset_in(how.bias, b, h, i, j))] != -infinity;
+           of.bias[static_cast<std::size_t>(offset_in(how.bias, b, h, i, key))] != -infinity;
 }
 
 namespace {
@@ -254,10 +258,10 @@ double score(const mask_case& of, const inputs& given, count b, count h, count i
     }
     if (!how.alibi_slopes.empty()) {
         s -= static_cast<double>(of.slopes[static_cast<std::size_t>(h)]) *
-             std::fabs(static_cast<double>(position_of(of, b, i) - j));
+             std::fabs(static_cast<double>(position_of(of, b, i) - how.key_position - j));
     }
     if (how.score_function.call != nullptr) {
-        s += static_cast<double>(score_change(position_of(of, b, i), j));
+        s += static_cast<double>(score_change(position_of(of, b, i), how.key_position + j));
     }
     return s;
 }

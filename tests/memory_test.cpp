@@ -55,7 +55,9 @@ void check_allocations(const attention_case& which, const inputs& given, const s
     INFO(show(which));
     const results into = make_results(which);
     const tilewise::plan plan = check_allocations(given, into.out, options_of(which, into, how));
-    CHECK(plan.scratch_bytes == plan.scratch_bytes_per_thread * static_cast<std::size_t>(plan.threads));
+    CHECK(plan.scratch_bytes ==
+          plan.scratch_bytes_per_thread * static_cast<std::size_t>(plan.threads) + plan.shared_scratch_bytes);
+    CHECK((plan.key_parts > 1 || plan.shared_scratch_bytes == 0));
 }
 
 /// The plan for tensors that need not exist: planning reads no element.

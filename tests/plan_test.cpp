@@ -66,10 +66,23 @@ TEST_CASE("plan: tasks cover the rows, in whole panels, and there are threads fo
                 CHECK(plan.threads <= threads);
                 CHECK(plan.threads <= plan.tasks);
                 CHECK(plan.scratch_bytes ==
-                      static_cast<std::size_t>(plan.threads) * plan.scratch_bytes_per_thread);
+                      static_cast<std::size_t>(plan.threads) * plan.scratch_bytes_per_thread +
+                          plan.shared_scratch_bytes);
             }
         }
     }
+}
+
+TEST_CASE("plan: with a few rows and many keys, keys are cut into parts") {
+    const tilewise::plan one_head =
+        plan_of({.queries = 1, .keys = 30000, .key_dim = 128, .value_dim = 128}, 4);
+    CHECK(one_head.threads == 4);
+    CHECK(one_head.key_parts >= 4);
+    CHECK(one_head.tasks == one_head.key_parts);
+    CHECK(plan_of({.queries = 1, .keys = 30000}, 1).key_parts == 1);
+    CHECK(plan_of({.queries = 1, .keys = 200}, 4).key_parts == 1);
+    CHECK(plan_of({.heads = 32, .kv_heads = 32, .queries = 1, .keys = 30000}, 4).key_parts == 1);
+    CHECK(plan_of({.queries = 4096, .keys = 4096}, 8).key_parts == 1);
 }
 
 TEST_CASE("plan: small work uses one thread; one head with one long sequence keeps all busy") {

@@ -96,11 +96,17 @@ struct options {
     // of keys per query row is never made a tensor: keys that no row of a tile sees cost nothing, and are not
     // read, nor their values.
 
-    /// The key position of query token 0; query token i is at query_position + i. By default n_keys -
-    /// n_queries (the key length of the batch entry counts), or 0 with causal::top_left. With it, a long
-    /// prompt can be computed in pieces, and the causal mask, windows, documents and ALiBi mean the same as
-    /// in one call. Contradicts causal::top_left unless it is 0.
+    /// The key position of query token 0; query token i is at query_position + i. By default key_position +
+    /// n_keys - n_queries (the key length of the batch entry counts), or key_position with causal::top_left.
+    /// With it, a long prompt can be computed in pieces, and the causal mask, windows, documents and ALiBi
+    /// mean the same as in one call. Contradicts causal::top_left unless it is key_position.
     std::optional<std::int64_t> query_position = std::nullopt;
+
+    /// The position of key token 0; key token j is at key_position + j. More than 0 where earlier keys have
+    /// been dropped, as from a cache that holds a window only: then results have the bits that they would
+    /// have if the dropped keys were there and masked. At least 0. (Tensors of masks and biases begin with
+    /// key token 0 all the same; prefix, documents and ranges speak of positions.)
+    std::int64_t key_position = 0;
 
     /// Sliding window: a query at position p sees keys from p - window_left and up to p + window_right; open
     /// on the side that is not set. At least 0.
@@ -221,10 +227,12 @@ struct plan {
     std::int64_t chunk_keys = 0;  ///< keys per tile (fixed by the arithmetic)
     std::int64_t panel_rows = 0;  ///< query rows side by side in SIMD registers
     std::int64_t block_rows = 0;  ///< query rows of one task, which share each tile of keys and values
+    std::int64_t key_parts = 1;   ///< tasks that share the keys of one block of query rows
     std::size_t scratch_bytes_per_thread = 0;
-    std::size_t scratch_bytes = 0;  ///< all that the call allocates
-    double visible_scores = 0;      ///< pairs of a query row and a key that it sees, over batch and heads
-    double flops = 0;               ///< 2 (head_dim + value_dim) per visible score
+    std::size_t shared_scratch_bytes = 0;  ///< states of query rows that one task leaves for another
+    std::size_t scratch_bytes = 0;         ///< all that the call allocates
+    double visible_scores = 0;  ///< pairs of a query row and a key that it sees, over batch and heads
+    double flops = 0;           ///< 2 (head_dim + value_dim) per visible score
 };
 
 /// Plans attention() with the same arguments and the same errors; computes nothing. Allocates nothing but a

@@ -15,7 +15,7 @@ struct score_tile {
     std::int64_t first_query;
     std::int64_t queries;
     std::int64_t query_position;  ///< of first_query among the keys
-    std::int64_t first_key;
+    std::int64_t first_key;       ///< position of the first key
     std::int64_t keys;
     float* scores;
     std::int64_t query_stride;

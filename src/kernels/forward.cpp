@@ -13,6 +13,7 @@
 #include "panel_scores.hpp"
 #include "simd.hpp"
 #include "softmax.hpp"
+#include "states.hpp"
 #include "tiles.hpp"
 #include "values.hpp"
 #include "weights.hpp"
@@ -55,24 +56,79 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, const score
     }
 }
 
-void forward(const shape& s, const task& t, std::byte* scratch) {
+/// The panels of a task, ready to attend, in the scratch.
+workspace start(const shape& s, const task& t, std::byte* scratch) {
     arena memory(scratch);
     workspace w = lay_out(memory, s, t.first_row, t.rows);
-    w.k.data = t.k;
-    w.v.data = t.v;
-    w.k.scales = t.k_scales;
-    w.v.scales = t.v_scales;
+    point_to(t, w);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         load_queries(s, t.q, w.panels[i]);
         find_visible_keys(s, t, w.panels[i]);
         start_rows(s, t, w.panels[i]);
     }
+    return w;
+}
+
+void attend_all(const shape& s, const task& t, const workspace& w) {
     visit_chunks(s, t, w, [&](const panel& p, chunk& c, chunk_prefetcher& next) {
         attend(s, t, p, c, w.scores, next);
     });
+}
+
+void write_results(const shape& s, const task& t, const workspace& w) {
     for (std::int64_t i = 0; i < w.panel_count; ++i) { divide_rows(s, w.panels[i]); }
     if (t.entropy.data != nullptr || t.weights.data != nullptr) { look_again(s, t, w); }
     for (std::int64_t i = 0; i < w.panel_count; ++i) { store_rows(s, t, w.panels[i]); }
+}
+
+void forward(const shape& s, const task& t, std::byte* scratch) {
+    const workspace w = start(s, t, scratch);
+    attend_all(s, t, w);
+    write_results(s, t, w);
+}
+
+float* states_of(const shape& s, const task& t, const panel& p) {
+    return t.states + (p.first_row - t.first_row) * s.state_floats;
+}
+
+void save_all(const shape& s, const task& t, const workspace& w) {
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        save_states(s, w.panels[i], states_of(s, t, w.panels[i]));
+    }
+}
+
+void load_all(const shape& s, const task& t, const workspace& w) {
+    for (std::int64_t i = 0; i < w.panel_count; ++i) {
+        load_states(s, w.panels[i], states_of(s, t, w.panels[i]));
+    }
+}
+
+void start_states(const shape& s, const task& t, std::byte* scratch) { save_all(s, t, start(s, t, scratch)); }
+
+void advance(const shape& s, const task& t, std::byte* scratch) {
+    const workspace w = start(s, t, scratch);
+    load_all(s, t, w);
+    attend_all(s, t, w);
+    save_all(s, t, w);
+}
+
+void chunk_states(const shape& s, const task& t, std::byte* scratch) {
+    const workspace w = start(s, t, scratch);
+    const std::int64_t first = block_start(t.begin, contract::chunk_keys);
+    const std::int64_t chunks = (t.end - first + contract::chunk_keys - 1) / contract::chunk_keys;
+    clear_states(s, chunks * t.rows, t.states);
+    visit_chunks(s, t, w, [&](const panel& p, chunk& c, chunk_prefetcher& next) {
+        clear_panel(s, p);
+        attend(s, t, p, c, w.scores, next);
+        const std::int64_t number = (c.keys.first - first) / contract::chunk_keys;
+        save_states(s, p, states_of(s, t, p) + number * t.rows * s.state_floats);
+    });
+}
+
+void finish(const shape& s, const task& t, std::byte* scratch) {
+    const workspace w = start(s, t, scratch);
+    load_all(s, t, w);
+    write_results(s, t, w);
 }
 
 std::size_t scratch_bytes(const shape& s) {
@@ -96,6 +152,11 @@ const table kernels{TILEWISE_NAME(TILEWISE_ISA),
                     max_depth,
                     scratch_bytes,
                     forward,
+                    start_states,
+                    advance,
+                    chunk_states,
+                    fold_states,
+                    finish,
                     sum_key_weights};
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

@@ -98,6 +98,7 @@ struct shape {
     std::int64_t max_keys;
     std::int64_t head_dim;  ///< of queries and keys
     std::int64_t value_dim;
+    std::int64_t state_floats;  ///< of a row's state: 3 + value_dim
     row_layout k_layout;
     row_layout v_layout;
     element_type q_type;
@@ -131,8 +132,12 @@ struct task {
     group_out weights;         ///< f32 [chosen rows, heads of the group, keys]
     std::int64_t first_token;  ///< what number query token 0 has among chosen_rows::tokens
     std::int64_t batch;
-    std::int64_t first_head;      ///< query head of the group's first
-    std::int64_t keys;            ///< of this sequence; none beyond is read
+    std::int64_t first_head;  ///< query head of the group's first
+    std::int64_t keys;        ///< of this sequence; none beyond is read
+    std::int64_t first_key;   ///< position of the first of them
+    std::int64_t begin;       ///< only keys at positions begin .. end - 1 are attended to
+    std::int64_t end;
+    float* states;                ///< row states (see table) of the rows from first_row on, or null
     std::int64_t query_position;  ///< of query token 0 among the keys
     std::int64_t first_row;
     std::int64_t rows;
@@ -156,6 +161,21 @@ struct table {
     std::size_t (*scratch_bytes)(const shape&);
     /// Runs one task. Reads only elements that the task describes, allocates nothing, throws nothing.
     void (*forward)(const shape&, const task&, std::byte* scratch);
+
+    // Row states: of each row m, l, its largest score, and value_dim sums o; [rows][shape::state_floats].
+    // With them, a task's keys can come in parts.
+
+    /// The state before the first key.
+    void (*start_states)(const shape&, const task&, std::byte* scratch);
+    /// Goes on from the states over the keys begin .. end - 1, whose chunks are whole, or end with the keys.
+    void (*advance)(const shape&, const task&, std::byte* scratch);
+    /// The states of each chunk by itself, [chunks from that of `begin` on][rows].
+    void (*chunk_states)(const shape&, const task&, std::byte* scratch);
+    /// Folds the states of successive chunks into those of their rows.
+    void (*fold_states)(const shape&, std::int64_t rows, std::int64_t chunks, const float* chunk_states,
+                        float* states);
+    /// Writes all results of the task from the states.
+    void (*finish)(const shape&, const task&, std::byte* scratch);
     /// Runs one key task after all tasks of its sequence and key head, in the same scratch.
     void (*sum_key_weights)(const shape&, const key_task&, std::byte* scratch);
 };

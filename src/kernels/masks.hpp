@@ -14,7 +14,7 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-/// One row of a mask of bytes, of bits, or of blocks.
+/// One row of a mask of bytes, of bits, or of blocks; keys are counted from the first that the task has.
 struct byte_row {
     const std::uint8_t* data;
     std::int64_t stride;
@@ -129,7 +129,9 @@ inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t sta
     visit_mask_rows(s, t, p, [&](std::int64_t, const auto& row) {
         constexpr bool of_blocks = __is_same(decltype(row), const block_row&);
         for (int i = 0; i < chunks_ahead; ++i) {
-            look(row, keys_in_chunk(p, start + i * contract::chunk_keys), seen[of_blocks ? 1 : 0][i]);
+            const key_range keys = keys_in_chunk(p, start + i * contract::chunk_keys);
+            if (is_empty(keys)) { continue; }
+            look(row, {keys.first - t.first_key, keys.last - t.first_key}, seen[of_blocks ? 1 : 0][i]);
         }
     });
     const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
@@ -160,7 +162,7 @@ inline void fill_masked(const shape& s, const task& t, const panel& p, float* ti
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     visit_mask_rows(s, t, p, [&](std::int64_t r, const auto& row) {
         for (std::int64_t j = keys.first; j < keys.last; ++j) {
-            if (!row.sees(j)) { tile[(j - keys.first) * width + r] = value; }
+            if (!row.sees(j - t.first_key)) { tile[(j - keys.first) * width + r] = value; }
         }
     });
 }

@@ -70,7 +70,8 @@ TILEWISE_INLINE const float* bias_row(const shape& s, const task& t, const row_p
                                       const key_range& keys, float* converted) {
     const grid& bias = s.scores.bias;
     const storage& type = storage_of(s.scores.bias_type);
-    const std::int64_t offset = row_offset(bias, t, at.token(), at.head()) + keys.first * bias.key_stride;
+    const std::int64_t offset =
+        row_offset(bias, t, at.token(), at.head()) + (keys.first - t.first_key) * bias.key_stride;
     const std::byte* const from = element_at(bias.data, offset, type);
     if (type.type == element_type::f32 && bias.key_stride == 1) {
         return reinterpret_cast<const float*>(from);

@@ -162,11 +162,16 @@ inline void find_visible_keys(const shape& s, const task& t, panel& p) {
     p.ahead_start = -1;
 }
 
+inline void clear_output(const shape& s, const panel& p) {
+    const std::int64_t rows = p.narrow ? p.rows : static_cast<std::int64_t>(p.vectors) * lanes;
+    const std::int64_t count = round_up(s.value_dim, max_depth) * rows;
+    for (std::int64_t i = 0; i < count; ++i) { p.out[i] = 0.0F; }
+}
+
 /// The state before the first chunk.
 inline void start_rows(const shape& s, const task& t, panel& p) {
     start_sums(s, t, p);
-    const std::int64_t count = round_up(s.value_dim, max_depth) * p.vectors * lanes;
-    for (std::int64_t i = 0; i < count; ++i) { p.out[i] = 0.0F; }
+    clear_output(s, p);
 }
 
 /// A result as it is written: value / sum, 0 where the row is empty, one kind of NaN, and no -0.

@@ -63,6 +63,7 @@ inline constexpr int max_depth = 16;
 TILEWISE_INLINE vec load(const float* from) { return vec::load_aligned(from); }
 TILEWISE_INLINE void store(float* to, vec value) { value.store_aligned(to); }
 TILEWISE_INLINE vec load_unaligned(const float* from) { return vec::load_unaligned(from); }
+TILEWISE_INLINE void store_unaligned(float* to, vec value) { value.store_unaligned(to); }
 TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
 
 /// Four floats, on every instruction set, for moving data only.

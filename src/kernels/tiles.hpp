@@ -40,8 +40,9 @@ struct tile_source {
     const void* data;
     row_layout layout;
     std::int64_t dim;
-    const float* scales;  ///< null: none
-    float* buffer;        ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
+    const float* scales;     ///< null: none
+    std::int64_t first_key;  ///< position of row 0
+    float* buffer;           ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
 };
 
 /// Multiplies a row, which has room for whole vectors, by scales.
@@ -55,10 +56,11 @@ inline void multiply_row(float* row, std::int64_t count, const float* scales, st
     }
 }
 
-/// Rows first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
+/// Keys first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
 /// processor looks up several pages at a time, which it cannot do for a row or two between computations.
 inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
     const row_layout& layout = source.layout;
+    first -= source.first_key;
     if (source.buffer == nullptr) {
         return {static_cast<const float*>(source.data) + first * layout.token_stride, layout.token_stride};
     }
@@ -99,7 +101,8 @@ public:
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
         if (source.buffer != nullptr) { return; }
-        const float* const row = static_cast<const float*>(source.data) + key * source.layout.token_stride;
+        const float* const row =
+            static_cast<const float*>(source.data) + (key - source.first_key) * source.layout.token_stride;
         for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
     }
 

@@ -73,7 +73,7 @@ TILEWISE_INLINE std::int64_t add_open(std::int64_t position, std::int64_t distan
 inline row_keys visible_keys(const shape& s, const task& t, std::int64_t token, std::int64_t head) {
     const interval_rules& rules = s.intervals;
     const std::int64_t position = t.query_position + token;
-    key_range all{0, t.keys};
+    key_range all{larger(t.first_key, t.begin), smaller(t.first_key + t.keys, t.end)};
     if (rules.attention_chunk > 0) {
         const std::int64_t first = block_start(position, rules.attention_chunk);
         all = intersect(all, {first, add_open(first, rules.attention_chunk)});

@@ -111,7 +111,7 @@ inline void store_weights(const shape& s, const task& t, const panel& p, const f
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     visit_chosen_rows(s, t, p, [&](std::int64_t r, float* to) {
         for (std::int64_t j = p.seen.first; j < p.seen.last; ++j) {
-            to[j * t.weights.element_stride] = weights[(j - p.seen.first) * width + r];
+            to[(j - t.first_key) * t.weights.element_stride] = weights[(j - p.seen.first) * width + r];
         }
     });
 }
@@ -247,10 +247,13 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
     arena memory(scratch);
     key_workspace w = lay_out_keys(memory, s);
     const task& t = keys.rows;
+    w.k.first_key = t.first_key;
     w.k.data = t.k;
     w.k.scales = t.k_scales;
     w.sums.clear();
-    const std::int64_t count = larger(smaller(contract::chunk_keys, t.keys - keys.first_key), 0);
+    const std::int64_t start = block_start(keys.first_key, contract::chunk_keys);
+    const std::int64_t last = smaller(start + contract::chunk_keys, t.first_key + t.keys);
+    const std::int64_t count = larger(last - keys.first_key, 0);
     const chunk c{{keys.first_key, keys.first_key + count},
                   count > 0 ? load_tile(w.k, keys.first_key, count) : tile{},
                   {},
@@ -258,7 +261,7 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
                   {}};
     chunk_prefetcher none(w.k, w.k, 0, 0, 1);
     for (std::int64_t first = 0; first < t.rows; first += panel_width) {
-        const panel p = load_panel(memory, s, t, first, keys.first_key);
+        const panel p = load_panel(memory, s, t, first, start);
         if (is_empty(p.seen)) { continue; }
         weigh_panel(s, t, p, c, w.scores, none);
         w.sums.add(p, p.seen.first - keys.first_key, w.scores.scores);
