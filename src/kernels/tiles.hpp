@@ -46,11 +46,15 @@ struct tile_source {
 
 /// Multiplies a row, which has room for whole vectors, by scales.
 inline void multiply_row(float* row, std::int64_t count, const float* scales, std::int64_t stride) {
+    if (stride == 0) {
+        for (std::int64_t i = 0; i < count; i += lanes) {
+            store(row + i, load(row + i) * broadcast(*scales));
+        }
+        return;
+    }
     alignas(64) float some[lanes];
     for (std::int64_t i = 0; i < count; i += lanes) {
-        if (i == 0 || stride != 0) {
-            for (std::int64_t n = 0; n < lanes; ++n) { some[n] = scales[smaller(i + n, count - 1) * stride]; }
-        }
+        decode_row<f32_elements>(scales + i * stride, stride, smaller(count - i, lanes), some);
         store(row + i, load(row + i) * load(some));
     }
 }
