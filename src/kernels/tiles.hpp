@@ -72,7 +72,11 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
     const std::int64_t stride = tile_stride(source.dim);
     for (std::int64_t j = 0; j < count; ++j, row += row_bytes) {
         float* const to = source.buffer + j * stride;
-        type.decode(row, layout.element_stride, source.dim, to);
+        if (layout.type == element_type::f32 && layout.element_stride == 1) {
+            __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
+        } else {
+            type.decode(row, layout.element_stride, source.dim, to);
+        }
         if (source.scales != nullptr) {
             const float* const scales = source.scales + (first + j) * layout.scale_token_stride;
             multiply_row(to, source.dim, scales, layout.scale_element_stride);
