@@ -67,15 +67,20 @@ const char* name_of(masking which) {
     }
 }
 
+struct named_type {
+    element_type type;
+    const char* name;
+};
+constexpr std::array named_types = {
+    named_type{element_type::f32, "f32"},   named_type{element_type::f16, "f16"},
+    named_type{element_type::bf16, "bf16"}, named_type{element_type::q8_0, "q8_0"},
+    named_type{element_type::q4_0, "q4_0"}, named_type{element_type::i8, "i8"},
+    named_type{element_type::e4m3, "e4m3"}, named_type{element_type::e5m2, "e5m2"}};
+
 const char* name_of(element_type which) {
-    switch (which) {
-        case element_type::f16:
-            return "f16";
-        case element_type::bf16:
-            return "bf16";
-        default:
-            return "f32";
-    }
+    return std::find_if(named_types.begin(), named_types.end(),
+                        [=](const named_type& n) { return n.type == which; })
+        ->name;
 }
 
 struct shape {
@@ -85,7 +90,7 @@ struct shape {
     masking mask = masking::no_mask;
     layout rows = layout::bhsd;
     int threads = 1;
-    element_type type = element_type::f32;  ///< of q, k and v
+    element_type type = element_type::f32;  ///< of k and v, and of q if it is not quantised
 };
 
 /// One query head and one key head, in any layout.
@@ -114,7 +119,7 @@ public:
             };
             use(part(0), part(1), part(2));
         }
-        if (s.type != element_type::f32) { convert(s.type); }
+        if (s.type != element_type::f32) { store_in(s.type); }
         result_ = tilewise::bhsd(out_.data(), 1, 1, t, d);
         how_.threads = s.threads;
         set_mask(s);
@@ -145,15 +150,24 @@ private:
         v_ = v;
     }
 
-    /// Stores the same elements at the same places in a 16-bit type.
-    void convert(element_type type) {
+    /// Puts numbers of another type at the same places. Quantised ones may be any bytes that are not NaN.
+    void store_in(element_type type) {
+        const bool is_half = type == element_type::f16 || type == element_type::bf16;
         for (const float value : memory_) {
-            halves_.push_back(type == element_type::f16 ? tilewise::float16(value).bits
-                                                        : tilewise::bfloat16(value).bits);
+            halves_.push_back(type == element_type::f16    ? tilewise::float16(value).bits
+                              : type == element_type::bf16 ? tilewise::bfloat16(value).bits
+                                                           : std::uint16_t{0x2c31});
         }
+        const tilewise::element_block block = tilewise::block_of(type);
         for (const_tensor* view : {&q_, &k_, &v_}) {
-            view->data = halves_.data() + (static_cast<const float*>(view->data) - memory_.data());
+            if (view == &q_ && !is_half) { continue; }
+            const std::int64_t place = static_cast<const float*>(view->data) - memory_.data();
+            view->data =
+                reinterpret_cast<const std::byte*>(halves_.data()) + place / block.elements * block.bytes;
             view->type = type;
+            if (!is_half && block.elements == 1) {
+                *view = tilewise::with_scales(*view, memory_.data(), tilewise::scales_per::token);
+            }
         }
     }
 
@@ -308,7 +322,8 @@ void register_isa(tilewise::isa which) {
         }
     }
     for (const std::int64_t head_dim : {64, 128}) {
-        for (const element_type type : {element_type::f16, element_type::bf16}) {
+        for (const auto& [type, name] : named_types) {
+            if (type == element_type::f32) { continue; }
             register_prefill({which, slow ? 1024 : 4096, head_dim, masking::no_mask, layout::bhsd, 1, type});
         }
         for (const masking mask :

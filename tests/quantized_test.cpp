@@ -11,6 +11,7 @@
 
 #include "cases.hpp"
 #include "guarded_memory.hpp"
+#include "mask_cases.hpp"
 #include "pairwise.hpp"
 #include "quantized_tensors.hpp"
 
@@ -236,5 +237,43 @@ TEST_CASE("quantized: padding of any kind does not reach a result") {
         std::fill(k.memory().begin() + static_cast<std::ptrdiff_t>(used), k.memory().end(), std::byte{0x7f});
         k.spoil_scales_from(170);
         check_same(attend(k.view()), clean);
+    }
+}
+
+TEST_CASE("quantized: masks and packed sequences take keys from anywhere") {
+    random_source random(19);
+    for (count number = 0; number < by_effort(20, 40, 100); ++number) {
+        attention_case sizes{.batch = random.between(1, 2),
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .queries = random.between(1, 150),
+                             .keys = random.between(1, 500),
+                             .key_dim = 32,
+                             .value_dim = 64};
+        const auto any = [&](const auto& of) { return of[random.bits() % of.size()]; };
+        const owned_tensor q({sizes.batch, 4, sizes.queries, 32});
+        q.fill_normal(random.bits());
+        const extents k_extents = {sizes.batch, 2, sizes.keys, 32};
+        const extents v_extents = {sizes.batch, 2, sizes.keys, 64};
+        const quantized_tensor k(k_extents, any(quantized_types), any(all_row_orders), random.bits(),
+                                 any(all_scale_orders));
+        const quantized_tensor v(v_extents, any(quantized_types), any(all_row_orders), random.bits(),
+                                 any(all_scale_orders));
+        mask_case masks = random_masks(random, sizes);
+        const std::array query_starts = {sizes.queries / 3, sizes.queries / 2, sizes.queries};
+        const std::array key_starts = {sizes.keys / 4, sizes.keys / 2, sizes.keys};
+        if (sizes.batch == 1 && number % 2 == 0) {
+            masks.how = {.causal = tilewise::causal::bottom_right,
+                         .query_starts = query_starts,
+                         .key_starts = key_starts};
+        }
+        INFO(show(sizes), ", ", masks.names, ", k in ", show(k.view().type), ", v in ", show(v.view().type));
+        const results want = make_results(sizes);
+        const results got = make_results(sizes);
+        masks.how.lse = want.lse.view();
+        tilewise::reference::attention(q.view(), k.view(), v.view(), want.out.view(), masks.how);
+        masks.how.lse = got.lse.view();
+        tilewise::attention(q.view(), k.view(), v.view(), got.out.view(), masks.how);
+        check_same(got, want);
     }
 }

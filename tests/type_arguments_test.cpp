@@ -35,9 +35,9 @@ using change = std::function<void(call&)>;
 /// What the call says to the change; empty if it accepts it.
 std::string answer(const change& make) {
     std::string messages[2];
+    call c;
+    make(c);
     for (const bool naively : {false, true}) {
-        call c;
-        make(c);
         try {
             (naively ? tilewise::reference::attention : tilewise::attention)(c.q, c.k, c.v, c.out, c.how);
         } catch (const std::invalid_argument& error) { messages[naively ? 1 : 0] = error.what(); }

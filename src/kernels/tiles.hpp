@@ -47,11 +47,15 @@ struct tile_source {
 
 /// Multiplies a row, which has room for whole vectors, by scales.
 inline void multiply_row(float* row, std::int64_t count, const float* scales, std::int64_t stride) {
+    if (stride == 0) {
+        for (std::int64_t i = 0; i < count; i += lanes) {
+            store(row + i, load(row + i) * broadcast(*scales));
+        }
+        return;
+    }
     alignas(64) float some[lanes];
     for (std::int64_t i = 0; i < count; i += lanes) {
-        if (i == 0 || stride != 0) {
-            for (std::int64_t n = 0; n < lanes; ++n) { some[n] = scales[smaller(i + n, count - 1) * stride]; }
-        }
+        decode_row<f32_elements>(scales + i * stride, stride, smaller(count - i, lanes), some);
         store(row + i, load(row + i) * load(some));
     }
 }
@@ -70,7 +74,11 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
     const std::int64_t stride = tile_stride(source.dim);
     for (std::int64_t j = 0; j < count; ++j, row += row_bytes) {
         float* const to = source.buffer + j * stride;
-        type.decode(row, layout.element_stride, source.dim, to);
+        if (layout.type == element_type::f32 && layout.element_stride == 1) {
+            __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
+        } else {
+            type.decode(row, layout.element_stride, source.dim, to);
+        }
         if (source.scales != nullptr) {
             const float* const scales = source.scales + (first + j) * layout.scale_token_stride;
             multiply_row(to, source.dim, scales, layout.scale_element_stride);
