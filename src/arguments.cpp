@@ -44,7 +44,7 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     const byte_range out_bytes = check_view("out", out, float_types);
     require_countable_head_dim("q", q.head_dim());
     require_countable_head_dim("v", v.head_dim());
-    require_extent("k", k, axis::batch, q.batch(), "q");
+    if (how.block_table.data == nullptr) { require_extent("k", k, axis::batch, q.batch(), "q"); }
     require_extent("k", k, axis::head_dim, q.head_dim(), "q");
     require_extent("v", v, axis::batch, k.batch(), "k");
     require_extent("v", v, axis::heads, k.heads(), "k");
@@ -74,10 +74,13 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     p.queries = q.tokens();
     p.keys = k.tokens();
     check_packing(how, q, k, p);
+    check_pages(how, k, memory, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = {k.strides[2], k.strides[3], k.type, k.scale_strides[2], k.scale_strides[3]};
-    p.v_layout = {v.strides[2], v.strides[3], v.type, v.scale_strides[2], v.scale_strides[3]};
+    p.k_layout = {k.strides[2], k.strides[3],      k.type, k.scale_strides[2], k.scale_strides[3],
+                  k.strides[0], k.scale_strides[0]};
+    p.v_layout = {v.strides[2], v.strides[3],      v.type, v.scale_strides[2], v.scale_strides[3],
+                  v.strides[0], v.scale_strides[0]};
     p.q_type = q.type;
     p.out_type = out.type;
     require_countable(p);
@@ -88,10 +91,13 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
 
 std::int64_t count_chunks(const problem& p) {
     if (p.keys == 0) { return 0; }
+    if (!p.key_positions.empty()) { return (p.keys + 2 * contract::chunk_keys - 2) / contract::chunk_keys; }
     return (p.key_position + p.keys - 1) / contract::chunk_keys - p.key_position / contract::chunk_keys + 1;
 }
 
-bool are_sequences_alike(const problem& p) { return p.key_lengths.empty() && p.query_starts.empty(); }
+bool are_sequences_alike(const problem& p) {
+    return p.key_lengths.empty() && p.query_starts.empty() && p.key_positions.empty();
+}
 
 std::int64_t padded_keys(const problem& p, std::int64_t index) {
     const auto b = static_cast<std::size_t>(index);
@@ -100,15 +106,17 @@ std::int64_t padded_keys(const problem& p, std::int64_t index) {
 
 sequence sequence_of(const problem& p, std::int64_t index) {
     const auto b = static_cast<std::size_t>(index);
-    sequence of{index, 0, p.queries, 0, padded_keys(p, index), 0};
+    sequence of{index, 0, p.queries, 0, padded_keys(p, index), p.key_position, 0};
     if (!p.query_starts.empty()) {
         of.batch_entry = 0;
         of.first_query = p.query_starts[b];
         of.queries = p.query_starts[b + 1] - p.query_starts[b];
-        of.first_key = p.key_starts[b];
+        of.first_key = p.key_starts.empty() ? 0 : p.key_starts[b];
     }
+    if (!p.key_positions.empty()) { of.key_position = p.key_positions[b]; }
     if (!p.key_lengths.empty()) { of.keys = p.key_lengths[b]; }
-    of.query_position = p.query_position.value_or(p.key_position + of.keys - of.queries);
+    const std::int64_t last_sees_last = of.key_position + of.keys - of.queries;
+    of.query_position = p.is_top_left ? of.key_position : p.query_position.value_or(last_sees_last);
     return of;
 }
 

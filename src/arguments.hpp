@@ -38,8 +38,14 @@ struct problem {
     std::span<const std::int64_t> key_lengths;   ///< empty: all keys count
     std::span<const std::int64_t> query_starts;  ///< of packed sequences; empty: batch entries
     std::span<const std::int64_t> key_starts;
-    std::optional<std::int64_t> query_position;  ///< none: the last query sees the last key
-    std::int64_t key_position;                   ///< of a sequence's first key
+    std::optional<std::int64_t> query_position;   ///< none: the last query sees the last key, or
+    bool is_top_left;                             ///< the first one the first
+    std::int64_t key_position;                    ///< of a sequence's first key, unless there are
+    std::span<const std::int64_t> key_positions;  ///< those of each sequence
+    const std::int32_t* pages;  ///< page numbers [sequences, pages of a sequence]; null: none
+    std::int64_t page_keys;
+    std::int64_t sequence_stride;  ///< of pages
+    std::int64_t table_stride;
 };
 
 /// Where the tokens of a sequence are. Sequences are the batch entries, or parts of one packed batch entry.
@@ -49,6 +55,7 @@ struct sequence {
     std::int64_t queries;
     std::int64_t first_key;
     std::int64_t keys;
+    std::int64_t key_position;    ///< of its first key
     std::int64_t query_position;  ///< of its first query among its keys
 };
 sequence sequence_of(const problem& p, std::int64_t index);
@@ -56,7 +63,7 @@ sequence sequence_of(const problem& p, std::int64_t index);
 /// The keys of a sequence with its padding.
 std::int64_t padded_keys(const problem& p, std::int64_t index);
 
-/// Chunks that the keys of the longest sequence lie in.
+/// The most chunks that the keys of a sequence lie in.
 std::int64_t count_chunks(const problem& p);
 
 /// Whether all sequences have as many queries and keys.

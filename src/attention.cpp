@@ -70,10 +70,14 @@ kernels::task task_of(const call& c, const row_block& block) {
     const std::int64_t head = block.kv_head * c.sizes->group;
     kernels::task task{};
     task.q = {token_of(c.q, entry, head, of.first_query), c.q.strides[2], c.q.strides[1], c.q.strides[3]};
-    task.k = token_of(c.k, entry, block.kv_head, of.first_key);
-    task.v = token_of(c.v, entry, block.kv_head, of.first_key);
-    task.k_scales = scales_of_token(c.k, entry, block.kv_head, of.first_key);
-    task.v_scales = scales_of_token(c.v, entry, block.kv_head, of.first_key);
+    const std::int64_t key_entry = c.sizes->pages == nullptr ? entry : 0;
+    task.k = token_of(c.k, key_entry, block.kv_head, of.first_key);
+    task.v = token_of(c.v, key_entry, block.kv_head, of.first_key);
+    task.k_scales = scales_of_token(c.k, key_entry, block.kv_head, of.first_key);
+    task.v_scales = scales_of_token(c.v, key_entry, block.kv_head, of.first_key);
+    if (c.sizes->pages != nullptr) {
+        task.pages = c.sizes->pages + block.sequence * c.sizes->sequence_stride;
+    }
     task.out = group_of(c.out, entry, head, of.first_query);
     task.lse = group_of(c.lse, entry, head, of.first_query);
     task.row_maximum = group_of(c.extra.row_maximum, entry, head, of.first_query);
@@ -84,7 +88,7 @@ kernels::task task_of(const call& c, const row_block& block) {
     task.batch = block.sequence;
     task.first_head = head;
     task.keys = of.keys;
-    task.first_key = c.sizes->key_position;
+    task.first_key = of.key_position;
     task.begin = task.first_key;
     task.end = task.first_key + of.keys;
     task.query_position = of.query_position;
@@ -119,8 +123,8 @@ void run_part(void* context, std::int64_t index, int thread) {
     const std::int64_t chunks = count_chunks(*c.sizes);
     const std::int64_t first = index % parts * chunks / parts;
     const std::int64_t last = (index % parts + 1) * chunks / parts;
-    const std::int64_t start = c.sizes->key_position / contract::chunk_keys * contract::chunk_keys;
     kernels::task task = task_of(c, block_number(*c.work, *c.sizes, block));
+    const std::int64_t start = task.first_key / contract::chunk_keys * contract::chunk_keys;
     task.begin = start + first * contract::chunk_keys;
     task.end = start + last * contract::chunk_keys;
     task.states = chunk_states_of(c, block) + first * task.rows * c.work->shape.state_floats;
@@ -145,17 +149,17 @@ void run_fold(void* context, std::int64_t index, int thread) {
 void run_key_task(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
     const problem& p = *c.sizes;
-    const std::int64_t start =
-        (p.key_position / contract::chunk_keys + index % count_chunks(p)) * contract::chunk_keys;
-    const std::int64_t first = std::max(start, p.key_position) - p.key_position;  // key token
     const std::int64_t head = index / count_chunks(p);
     const sequence of = sequence_of(p, head / p.kv_heads);
+    const std::int64_t start =
+        (of.key_position / contract::chunk_keys + index % count_chunks(p)) * contract::chunk_keys;
+    const std::int64_t first = std::max(start, of.key_position) - of.key_position;  // key token
     const std::int64_t columns = padded_keys(p, head / p.kv_heads);
     if (first >= columns) { return; }
     const kernels::key_task task{
         task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
-        p.key_position + first,
-        std::min(start + contract::chunk_keys - p.key_position, columns) - first,
+        of.key_position + first,
+        std::min(start + contract::chunk_keys - of.key_position, columns) - first,
         {f32_of(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group, 0) +
              (of.first_key + first) * c.extra.key_weights.strides[3],
          c.extra.key_weights.strides[3], c.extra.key_weights.strides[1], 0}};

@@ -233,6 +233,21 @@ void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
     p.chosen = {rows.data(), static_cast<std::int64_t>(rows.size()), p.keys};
 }
 
+void check_key_positions(const options& how, problem& p) {
+    if (how.key_positions.empty()) { return; }
+    if (static_cast<std::int64_t>(how.key_positions.size()) != p.batch) {
+        refuse("key_positions: ", how.key_positions.size(), " values given, it must be one for each of ",
+               p.batch, " sequences");
+    }
+    if (how.key_position != 0) { refuse("key_position: ", how.key_position, " given beside key_positions"); }
+    for (const std::int64_t position : how.key_positions) {
+        if (position < 0 || position > largest_position) {
+            refuse("key_positions: ", position, " given, they must be from 0 to 2^61");
+        }
+    }
+    p.key_positions = how.key_positions;
+}
+
 }  // namespace
 
 void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
@@ -241,7 +256,8 @@ void check_results(const options& how, const const_tensor& q, const const_tensor
     check_result("lse", how.lse, per_row, memory);
     check_result("extra.row_maximum", how.extra.row_maximum, per_row, memory);
     check_result("extra.entropy", how.extra.entropy, per_row, memory);
-    check_result("extra.key_weights", how.extra.key_weights, {q.batch(), q.heads(), 1, k.tokens()}, memory);
+    check_result("extra.key_weights", how.extra.key_weights,
+                 {q.batch(), q.heads(), 1, p.pages == nullptr ? k.tokens() : p.keys}, memory);
     check_chosen_rows(how, q, p);
     check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys}, memory);
     p.sum_keys = how.extra.key_weights.data != nullptr;
@@ -249,16 +265,51 @@ void check_results(const options& how, const const_tensor& q, const const_tensor
 
 void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p) {
     if (how.query_starts.empty() && how.key_starts.empty()) { return; }
+    const bool paged = how.block_table.data != nullptr;
     if (q.batch() != 1) { refuse("q: batch is ", q.batch(), ", it must be 1 with query_starts"); }
-    if (how.query_starts.size() != how.key_starts.size()) {
-        refuse("key_starts: ", how.key_starts.size(),
-               " values given, it must be as many as query_starts has, ", how.query_starts.size());
+    if (how.key_starts.size() != (paged ? 0 : how.query_starts.size())) {
+        refuse("key_starts: ", how.key_starts.size(), " values given, it must be ",
+               paged ? "none with block_table" : "as many as query_starts has, ",
+               paged ? 0 : how.query_starts.size());
     }
     p.queries = check_starts("query_starts", how.query_starts, q.tokens());
-    p.keys = check_starts("key_starts", how.key_starts, k.tokens());
+    if (!paged) { p.keys = check_starts("key_starts", how.key_starts, k.tokens()); }
     p.batch = static_cast<std::int64_t>(how.query_starts.size()) - 1;
     p.query_starts = how.query_starts;
     p.key_starts = how.key_starts;
+}
+
+void check_pages(const options& how, const const_tensor& k, memory_map& memory, problem& p) {
+    const const_tensor& table = how.block_table;
+    if (table.data == nullptr) { return; }
+    constexpr element_type page_types[] = {element_type::i32};
+    memory.read("block_table", check_view("block_table", table, page_types));
+    require_extent("block_table", table, axis::batch, p.batch, "q, or sequences");
+    require_extent("block_table", table, axis::heads, 1, "a table for all heads");
+    require_extent("block_table", table, axis::tokens, 1, "a list of pages");
+    if (how.key_lengths.empty() && p.batch != 0) {
+        refuse("key_lengths: none given, block_table needs one for each sequence");
+    }
+    if (how.extra.key_weights.data != nullptr && !how.query_starts.empty()) {
+        refuse("extra.key_weights: given with block_table and query_starts, only one of these is allowed");
+    }
+    p.pages = static_cast<const std::int32_t*>(table.data);
+    p.page_keys = k.tokens();
+    p.sequence_stride = table.strides[0];
+    p.table_stride = table.strides[3];
+    p.keys = table.head_dim() * p.page_keys;
+    check_key_lengths(how.key_lengths, p);
+    for (std::size_t b = 0; b < how.key_lengths.size(); ++b) {
+        const std::int32_t* const pages = p.pages + static_cast<std::int64_t>(b) * p.sequence_stride;
+        for (std::int64_t n = 0; n * p.page_keys < how.key_lengths[b]; ++n) {
+            const std::int32_t page = pages[n * p.table_stride];
+            if (page < 0 || page >= k.batch()) {
+                refuse("block_table: page ", page, " given for sequence ", b, " at ", n,
+                       ", it must be from 0 to ", k.batch() - 1);
+            }
+        }
+    }
+    p.keys = p.batch == 0 ? 0 : *std::max_element(how.key_lengths.begin(), how.key_lengths.end());
 }
 
 void check_options(const options& how, memory_map& memory, problem& p) {
@@ -276,7 +327,9 @@ void check_options(const options& how, memory_map& memory, problem& p) {
         refuse("key_position: ", how.key_position, " given, it must be at most 2^61");
     }
     p.key_position = how.key_position;
-    p.query_position = how.causal == causal::top_left ? std::optional(how.key_position) : how.query_position;
+    p.is_top_left = how.causal == causal::top_left;
+    p.query_position = how.query_position;
+    check_key_positions(how, p);
 }
 
 }  // namespace tilewise

@@ -13,6 +13,9 @@ namespace tilewise {
 /// Packed sequences take the place of the batch.
 void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p);
 
+/// Keys in pages: k and v are pools then.
+void check_pages(const options& how, const const_tensor& k, memory_map& memory, problem& p);
+
 /// All options that say what is computed; the sizes of `p` are known.
 void check_options(const options& how, memory_map& memory, problem& p);
 

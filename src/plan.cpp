@@ -47,7 +47,7 @@ double positive_sum(double count, double at_first, double at_last) {
 double visible_pairs(const problem& p, const sequence& of) {
     const kernels::interval_rules& rules = p.intervals;
     const auto keys = static_cast<double>(of.keys);
-    const auto first_key = static_cast<double>(p.key_position);
+    const auto first_key = static_cast<double>(of.key_position);
     const double prefix = std::clamp(static_cast<double>(rules.prefix) - first_key, 0.0, keys);
     const auto left = static_cast<double>(rules.window_left);
     const double right = rules.causal ? 0.0 : static_cast<double>(rules.window_right);
@@ -132,12 +132,23 @@ bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
            layout.token_stride <= dim + dim / 2;
 }
 
+/// Whether no chunk of keys lies on two pages.
+bool has_whole_chunks(const problem& p) {
+    bool whole = p.page_keys % contract::chunk_keys == 0 && p.key_position % contract::chunk_keys == 0;
+    for (const std::int64_t position : p.key_positions) {
+        whole = whole && position % contract::chunk_keys == 0;
+    }
+    return whole;
+}
+
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
-    const bool copy_k = !lies_well(p.k_layout, p.head_dim);
-    const bool copy_v = !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
-    return {p.group,     p.keys,   p.head_dim, p.value_dim, 3 + p.value_dim, p.k_layout,
-            p.v_layout,  p.q_type, p.out_type, copy_k,      copy_v,          block_rows,
-            p.intervals, p.masks,  p.scores,   p.sinks,     p.chosen,        p.sum_keys};
+    const bool scattered = p.pages != nullptr && !has_whole_chunks(p);
+    const bool copy_k = scattered || !lies_well(p.k_layout, p.head_dim);
+    const bool copy_v =
+        scattered || !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
+    return {p.group,     p.keys,     p.head_dim, p.value_dim, 3 + p.value_dim, p.k_layout,     p.v_layout,
+            p.q_type,    p.out_type, copy_k,     copy_v,      p.page_keys,     p.table_stride, block_rows,
+            p.intervals, p.masks,    p.scores,   p.sinks,     p.chosen,        p.sum_keys};
 }
 
 /// The most rows of a block, in whole panels, whose scratch is within the budget; at least one panel.
@@ -160,7 +171,7 @@ std::vector<row_block> list_blocks(const problem& p, std::int64_t block_rows) {
             const std::int64_t count = std::min(block_rows, rows - first);
             const std::int64_t position = of.query_position + (first + count - 1) / p.group;
             const std::int64_t keys =
-                p.intervals.causal ? std::clamp<std::int64_t>(position + 1 - p.key_position, 0, of.keys)
+                p.intervals.causal ? std::clamp<std::int64_t>(position + 1 - of.key_position, 0, of.keys)
                                    : of.keys;
             const double weight =
                 static_cast<double>(count) * static_cast<double>(keys + contract::chunk_keys);

@@ -57,6 +57,19 @@ std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int
     return rows;
 }
 
+/// The same of keys or values, which may be in pages.
+std::vector<float> copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
+                             std::int64_t head) {
+    if (p.pages == nullptr) { return copy_head(x, of.batch_entry, head, of.first_key, of.keys); }
+    std::vector<float> rows;
+    for (std::int64_t j = 0; j < of.keys; ++j) {
+        const std::int32_t page = p.pages[index * p.sequence_stride + j / p.page_keys * p.table_stride];
+        const std::vector<float> row = copy_head(x, page, head, j % p.page_keys, 1);
+        rows.insert(rows.end(), row.begin(), row.end());
+    }
+    return rows;
+}
+
 /// Step 1: the dot product of a key and a query.
 TILEWISE_FMA_CLONES
 float dot(const float* key, const float* query, std::int64_t head_dim) {
@@ -218,7 +231,7 @@ float bias_of(const kernels::score_rules& rules, const head_of& h, std::int64_t 
 
 /// Whether query token i sees key token j, whose score is t.
 bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
-    return is_in_intervals(p.intervals, h, i, p.key_position + j) && is_in_tensors(p, h, i, j) &&
+    return is_in_intervals(p.intervals, h, i, h.of.key_position + j) && is_in_tensors(p, h, i, j) &&
            (p.scores.bias.data == nullptr || bias_of(p.scores, h, i, j) != -infinity) &&
            (p.scores.function == nullptr || t != -infinity);
 }
@@ -246,7 +259,7 @@ float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j,
     if (rules.soft_cap != 0.0F) { t = rules.soft_cap * tanh_of(s * rules.soft_cap_factor); }
     if (rules.bias.data != nullptr) { t = t + bias_of(rules, h, i, j); }
     if (rules.alibi_slopes != nullptr) {
-        const std::int64_t position = p.key_position + j;
+        const std::int64_t position = h.of.key_position + j;
         const std::int64_t start = position / contract::chunk_keys * contract::chunk_keys;
         const float d =
             static_cast<float>(h.of.query_position + i - start) - static_cast<float>(position - start);
@@ -265,16 +278,16 @@ void score_head(const problem& p, const head_of& h, const std::vector<float>& q_
         }
         if (p.scores.function != nullptr && h.of.keys > 0) {
             p.scores.function(p.scores.function_context,
-                              {h.batch, h.head, i, 1, h.of.query_position + i, p.key_position, h.of.keys,
+                              {h.batch, h.head, i, 1, h.of.query_position + i, h.of.key_position, h.of.keys,
                                scores.data() + i * p.keys, p.keys, 1});
         }
     }
 }
 
 /// The first key token beyond the chunk of key token j.
-std::int64_t chunk_end(const problem& p, std::int64_t j) {
-    return (p.key_position + j) / contract::chunk_keys * contract::chunk_keys + contract::chunk_keys -
-           p.key_position;
+std::int64_t chunk_end(const head_of& h, std::int64_t j) {
+    return (h.of.key_position + j) / contract::chunk_keys * contract::chunk_keys + contract::chunk_keys -
+           h.of.key_position;
 }
 
 /// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
@@ -324,13 +337,13 @@ void finish_weights(row_state& row, const problem& p, const head_of& h, std::int
     }
 }
 
-float entropy_of(const problem& p, const std::vector<float>& weights) {
+float entropy_of(const head_of& h, const std::vector<float>& weights) {
     float e = 0.0F;
     const auto count = static_cast<std::int64_t>(weights.size());
-    for (std::int64_t first = 0; first < count; first = chunk_end(p, first)) {
+    for (std::int64_t first = 0; first < count; first = chunk_end(h, first)) {
         float chunk_e = 0.0F;
         for (auto j = static_cast<std::size_t>(first);
-             j < static_cast<std::size_t>(std::min(chunk_end(p, first), count)); ++j) {
+             j < static_cast<std::size_t>(std::min(chunk_end(h, first), count)); ++j) {
             if (weights[j] < std::numeric_limits<float>::min()) { continue; }
             chunk_e =
                 std::isnan(weights[j]) ? weights[j] : std::fma(weights[j], log2_of(weights[j]), chunk_e);
@@ -367,7 +380,7 @@ void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_s
             canonical(std::isnan(row.l) ? row.l : largest);
     }
     if (extra.entropy.data != nullptr) {
-        f32_of(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(p, row.weights);
+        f32_of(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(h, row.weights);
     }
     for (std::int64_t n = 0; n < p.chosen.count; ++n) {
         if (p.chosen.tokens[n] != token) { continue; }
@@ -416,17 +429,16 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
         const sequence of = sequence_of(p, index);
         for (std::int64_t head = 0; head < p.heads; ++head) {
             const head_of h{index, head, of};
-            const std::vector<float> v_rows =
-                copy_head(v, of.batch_entry, head / p.group, of.first_key, of.keys);
+            const std::vector<float> v_rows = copy_keys(v, p, of, index, head / p.group);
             score_head(p, h, copy_head(q, of.batch_entry, head, of.first_query, of.queries),
-                       copy_head(k, of.batch_entry, head / p.group, of.first_key, of.keys), scores);
+                       copy_keys(k, p, of, index, head / p.group), scores);
             key_sums sums;
             sums.block.assign(static_cast<std::size_t>(p.keys), 0.0F);
             sums.total = sums.block;
             for (std::int64_t i = 0; i < of.queries; ++i) {
                 row_state row = start_row(p, h);
-                for (std::int64_t first = 0; first < of.keys; first = chunk_end(p, first)) {
-                    add_chunk(p, h, i, first, std::min(chunk_end(p, first), of.keys),
+                for (std::int64_t first = 0; first < of.keys; first = chunk_end(h, first)) {
+                    add_chunk(p, h, i, first, std::min(chunk_end(h, first), of.keys),
                               scores.data() + i * p.keys, v_rows, row);
                 }
                 write_row(row, of.batch_entry, head, of.first_query + i, out, how.lse);

@@ -108,6 +108,9 @@ struct options {
     /// key token 0 all the same; prefix, documents and ranges speak of positions.)
     std::int64_t key_position = 0;
 
+    /// One for each batch entry, in place of key_position. Empty: all have key_position.
+    std::span<const std::int64_t> key_positions = {};
+
     /// Sliding window: a query at position p sees keys from p - window_left and up to p + window_right; open
     /// on the side that is not set. At least 0.
     std::optional<std::int64_t> window_left = std::nullopt;
@@ -139,6 +142,14 @@ struct options {
     /// row have the layout of q, key_weights that of k, and weight_rows are tokens of q. Both or none.
     std::span<const std::int64_t> query_starts = {};
     std::span<const std::int64_t> key_starts = {};
+
+    /// Keys and values in pages, in any order ("paged attention", Kwon et al., arXiv:2309.06180): k and v are
+    /// pools [pages, kv_heads, tokens of a page, head_dim], and key token j of batch entry b is token j % n
+    /// of page block_table[b, j / n], where n is the number of tokens of a page. i32, [batch, 1, 1, most
+    /// pages of an entry]; page numbers beyond a key length are not read. Needs key_lengths; n_keys is the
+    /// largest of them. With query_starts, batch means sequences, and key_starts stays empty. Pages of a
+    /// multiple of 128 keys are read in place, smaller ones copied chunk by chunk. Absent if data is null.
+    const_tensor block_table = {};
 
     /// Ranges of keys per query row.
     key_ranges ranges = {};

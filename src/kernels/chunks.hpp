@@ -73,8 +73,8 @@ inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, 
     w.panels = memory.take<panel>(w.panel_count);
     w.scores.scores = memory.take<float>((keys + max_depth) * panel_width);
     if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
-    w.k = {nullptr, s.k_layout, s.head_dim, nullptr, 0, nullptr};
-    w.v = {nullptr, s.v_layout, s.value_dim, nullptr, 0, nullptr};
+    w.k = {nullptr, s.k_layout, s.head_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
+    w.v = {nullptr, s.v_layout, s.value_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
     if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
     if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
@@ -85,14 +85,16 @@ inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, 
     return w;
 }
 
-/// Points the workspace to the keys and values of a task.
+/// Points a source to the keys or values of a task.
+inline void point_to(const task& t, const void* data, const float* scales, tile_source& source) {
+    source.data = data;
+    source.scales = scales;
+    source.first_key = t.first_key;
+    source.pages = t.pages;
+}
 inline void point_to(const task& t, workspace& w) {
-    w.k.data = t.k;
-    w.k.scales = t.k_scales;
-    w.k.first_key = t.first_key;
-    w.v.data = t.v;
-    w.v.scales = t.v_scales;
-    w.v.first_key = t.first_key;
+    point_to(t, t.k, t.k_scales, w.k);
+    point_to(t, t.v, t.v_scales, w.v);
 }
 
 /// The tile of a chunk that the panels of a task see, and whether its values are finite, once that matters.

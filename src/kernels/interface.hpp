@@ -19,6 +19,8 @@ struct row_layout {
     element_type type;
     std::int64_t scale_token_stride;
     std::int64_t scale_element_stride;
+    std::int64_t page_stride;  ///< where keys are in pages
+    std::int64_t scale_page_stride;
 };
 
 /// The tokens of a group of query heads, [tokens, heads of the group, head_dim], strides in elements.
@@ -105,7 +107,9 @@ struct shape {
     element_type out_type;
     bool copy_k;  ///< chunks are copied into scratch, instead of read in place
     bool copy_v;
-    std::int64_t block_rows;  ///< most query rows of a task
+    std::int64_t page_keys;     ///< keys of a page; 0: keys are not in pages
+    std::int64_t table_stride;  ///< of page numbers
+    std::int64_t block_rows;    ///< most query rows of a task
     interval_rules intervals;
     tensor_masks masks;
     score_rules scores;
@@ -119,9 +123,10 @@ struct shape {
 /// tiles of keys and values.
 struct task {
     group_in q;
-    const void* k;          ///< [keys, head_dim], k_layout
-    const void* v;          ///< [keys, value_dim], v_layout
-    const float* k_scales;  ///< null for types without
+    const void* k;              ///< [keys, head_dim], k_layout
+    const void* v;              ///< [keys, value_dim], v_layout
+    const std::int32_t* pages;  ///< which page of k and v has which keys; null: keys are not in pages
+    const float* k_scales;      ///< null for types without
     const float* v_scales;
     group_out out;
     // One f32 per row each; data is null where it is not wanted.

@@ -40,9 +40,12 @@ struct tile_source {
     const void* data;
     row_layout layout;
     std::int64_t dim;
-    const float* scales;     ///< null: none
-    std::int64_t first_key;  ///< position of row 0
-    float* buffer;           ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
+    const float* scales;        ///< null: none
+    std::int64_t first_key;     ///< position of row 0
+    const std::int32_t* pages;  ///< as in task and shape
+    std::int64_t page_keys;
+    std::int64_t table_stride;
+    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
 };
 
 /// Multiplies a row, which has room for whole vectors, by scales.
@@ -60,29 +63,44 @@ inline void multiply_row(float* row, std::int64_t count, const float* scales, st
     }
 }
 
+/// Where the row and the scales of a key token are.
+struct row_place {
+    const std::byte* row;
+    const float* scales;
+};
+TILEWISE_INLINE row_place place_of(const tile_source& source, const storage& type, std::int64_t token) {
+    const row_layout& layout = source.layout;
+    std::int64_t page = 0;
+    if (source.pages != nullptr) {
+        page = source.pages[token / source.page_keys * source.table_stride];
+        token %= source.page_keys;
+    }
+    const std::int64_t elements = page * layout.page_stride + token * layout.token_stride;
+    return {static_cast<const std::byte*>(source.data) + elements / type.block_elements * type.block_bytes,
+            source.scales == nullptr
+                ? nullptr
+                : source.scales + page * layout.scale_page_stride + token * layout.scale_token_stride};
+}
+
 /// Keys first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
 /// processor looks up several pages at a time, which it cannot do for a row or two between computations.
 inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
     const row_layout& layout = source.layout;
     first -= source.first_key;
-    if (source.buffer == nullptr) {
-        return {static_cast<const float*>(source.data) + first * layout.token_stride, layout.token_stride};
-    }
     const storage& type = storage_of(layout.type);
-    const std::int64_t row_bytes = layout.token_stride / type.block_elements * type.block_bytes;
-    const std::byte* row = static_cast<const std::byte*>(source.data) + first * row_bytes;
+    if (source.buffer == nullptr) {
+        return {reinterpret_cast<const float*>(place_of(source, type, first).row), layout.token_stride};
+    }
     const std::int64_t stride = tile_stride(source.dim);
-    for (std::int64_t j = 0; j < count; ++j, row += row_bytes) {
+    for (std::int64_t j = 0; j < count; ++j) {
+        const auto [row, scales] = place_of(source, type, first + j);
         float* const to = source.buffer + j * stride;
         if (layout.type == element_type::f32 && layout.element_stride == 1) {
             __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
         } else {
             type.decode(row, layout.element_stride, source.dim, to);
         }
-        if (source.scales != nullptr) {
-            const float* const scales = source.scales + (first + j) * layout.scale_token_stride;
-            multiply_row(to, source.dim, scales, layout.scale_element_stride);
-        }
+        if (scales != nullptr) { multiply_row(to, source.dim, scales, layout.scale_element_stride); }
         for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
     }
     return {source.buffer, stride};
@@ -109,8 +127,8 @@ public:
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
         if (source.buffer != nullptr) { return; }
-        const float* const row =
-            static_cast<const float*>(source.data) + (key - source.first_key) * source.layout.token_stride;
+        const auto* const row = reinterpret_cast<const float*>(
+            place_of(source, storage_of(source.layout.type), key - source.first_key).row);
         for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
     }
 

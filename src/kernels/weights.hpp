@@ -247,9 +247,7 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
     arena memory(scratch);
     key_workspace w = lay_out_keys(memory, s);
     const task& t = keys.rows;
-    w.k.first_key = t.first_key;
-    w.k.data = t.k;
-    w.k.scales = t.k_scales;
+    point_to(t, t.k, t.k_scales, w.k);
     w.sums.clear();
     const std::int64_t start = block_start(keys.first_key, contract::chunk_keys);
     const std::int64_t last = smaller(start + contract::chunk_keys, t.first_key + t.keys);
