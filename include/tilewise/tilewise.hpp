@@ -8,6 +8,7 @@
 #include <tilewise/element_type.hpp>
 #include <tilewise/half.hpp>
 #include <tilewise/isa.hpp>
+#include <tilewise/kv_cache.hpp>
 #include <tilewise/onnx.hpp>
 #include <tilewise/quantize.hpp>
 #include <tilewise/quantized.hpp>
