@@ -200,39 +200,6 @@ void check_ranges(const options& how, problem& p, memory_map& memory) {
     p.intervals.last_key = check_grid("ranges.last", ranges.last, key_types, p, p.queries, 1, memory);
 }
 
-/// A result for each query row or key, of any of the given extents.
-void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
-                  memory_map& memory) {
-    if (view.data == nullptr) { return; }
-    const byte_range bytes = check_view(name, view, element_type::f32);
-    for (std::size_t a = 0; a < 4; ++a) {
-        if (view.extents[a] != extents[a]) {
-            refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
-        }
-    }
-    require_distinct_elements(name, view);
-    memory.write(name, bytes);
-}
-
-void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
-    const std::span<const std::int64_t> rows = how.extra.weight_rows;
-    if (how.extra.weights.data == nullptr) {
-        if (!rows.empty()) {
-            refuse("extra.weights: null data given, weight_rows has ", rows.size(), " rows");
-        }
-        return;
-    }
-    for (std::size_t n = 0; n < rows.size(); ++n) {
-        if (rows[n] < 0 || rows[n] >= q.tokens()) {
-            refuse("extra.weight_rows: ", rows[n], " given, it must be from 0 to ", q.tokens() - 1);
-        }
-        if (n > 0 && rows[n] <= rows[n - 1]) {
-            refuse("extra.weight_rows: ", rows[n], " follows ", rows[n - 1], ", rows must ascend");
-        }
-    }
-    p.chosen = {rows.data(), static_cast<std::int64_t>(rows.size()), p.keys};
-}
-
 void check_key_positions(const options& how, problem& p) {
     if (how.key_positions.empty()) { return; }
     if (static_cast<std::int64_t>(how.key_positions.size()) != p.batch) {
@@ -249,19 +216,6 @@ void check_key_positions(const options& how, problem& p) {
 }
 
 }  // namespace
-
-void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
-                   problem& p) {
-    const std::array<std::int64_t, 4> per_row = {q.batch(), q.heads(), q.tokens(), 1};
-    check_result("lse", how.lse, per_row, memory);
-    check_result("extra.row_maximum", how.extra.row_maximum, per_row, memory);
-    check_result("extra.entropy", how.extra.entropy, per_row, memory);
-    check_result("extra.key_weights", how.extra.key_weights,
-                 {q.batch(), q.heads(), 1, p.pages == nullptr ? k.tokens() : p.keys}, memory);
-    check_chosen_rows(how, q, p);
-    check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys}, memory);
-    p.sum_keys = how.extra.key_weights.data != nullptr;
-}
 
 void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p) {
     if (how.query_starts.empty() && how.key_starts.empty()) { return; }

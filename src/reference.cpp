@@ -4,7 +4,6 @@
 #include <tilewise/reference.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -15,102 +14,12 @@
 #include "contract.hpp"
 #include "float_environment.hpp"
 #include "reference_elements.hpp"
-
-// std::fma is a call into the C library on the x86-64 baseline: compile the loops for FMA3 as well. The
-// result is the same, since a fused multiply-add has one answer.
-#if defined(__x86_64__) && defined(__ELF__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
-#    define TILEWISE_FMA_CLONES __attribute__((target_clones("default", "arch=haswell")))
-#else
-#    define TILEWISE_FMA_CLONES
-#endif
+#include "reference_math.hpp"
+#include "reference_scores.hpp"
 
 namespace tilewise::reference {
 
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-/// Where an element is, counted in elements.
-std::int64_t index_in(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
-                      std::int64_t i) {
-    return batch * x.strides[0] + head * x.strides[1] + token * x.strides[2] + i * x.strides[3];
-}
-
-/// The value of an element of k or v, with its scale if it has one.
-float value_of(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
-               std::int64_t i) {
-    const float number = read_element(x.data, x.type, index_in(x, batch, head, token, i));
-    if (x.scales == nullptr) { return number; }
-    const auto& s = x.scale_strides;
-    return x.scales[batch * s[0] + head * s[1] + token * s[2] + i * s[3]] * number;
-}
-
-/// Rows of one head, side by side: [tokens][head_dim].
-std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
-                             std::int64_t tokens) {
-    std::vector<float> rows(static_cast<std::size_t>(tokens * x.head_dim()));
-    for (std::int64_t t = 0; t < tokens; ++t) {
-        for (std::int64_t i = 0; i < x.head_dim(); ++i) {
-            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = value_of(x, batch, head, first + t, i);
-        }
-    }
-    return rows;
-}
-
-/// The same of keys or values, which may be in pages.
-std::vector<float> copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
-                             std::int64_t head) {
-    if (p.pages == nullptr) { return copy_head(x, of.batch_entry, head, of.first_key, of.keys); }
-    std::vector<float> rows;
-    for (std::int64_t j = 0; j < of.keys; ++j) {
-        const std::int32_t page = p.pages[index * p.sequence_stride + j / p.page_keys * p.table_stride];
-        const std::vector<float> row = copy_head(x, page, head, j % p.page_keys, 1);
-        rows.insert(rows.end(), row.begin(), row.end());
-    }
-    return rows;
-}
-
-/// Step 1: the dot product of a key and a query.
-TILEWISE_FMA_CLONES
-float dot(const float* key, const float* query, std::int64_t head_dim) {
-    float s = 0.0F;
-    for (std::int64_t i = 0; i < head_dim; ++i) { s = std::fma(key[i], query[i], s); }
-    return s;
-}
-
-/// 2^k for an integer k; +0 below `lowest`.
-float power_of_two(float k, float lowest) {
-    if (std::isnan(k)) { return k; }
-    return k < lowest ? 0.0F : std::ldexp(1.0F, static_cast<int>(k));
-}
-
-/// 2^f for |f| <= 1.
-TILEWISE_FMA_CLONES
-float exp2_of(float f) {
-    float p = 0.0F;
-    for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
-    return std::fma(f, p, 1.0F);
-}
-
-/// Step 3: the weight of one score.
-TILEWISE_FMA_CLONES
-float weight(float t, float c, float chunk_maximum) {
-    float r = std::fma(t, c, contract::rounding_shift) - contract::rounding_shift;
-    if (std::fabs(chunk_maximum) >= contract::careful_maximum) { r = std::nearbyint(t * c); }
-    float f = std::fma(t, c, -r);
-    if (std::fabs(chunk_maximum) >= contract::careful_maximum) {
-        f = f > 1.0F ? 1.0F : f < -1.0F ? -1.0F : f;
-    }
-    const float exponent = r - chunk_maximum;
-    if (exponent < contract::weight_min_exponent) { return 0.0F; }
-    return exp2_of(f) * power_of_two(exponent, contract::weight_min_exponent);
-}
-
-/// o += p v for one key.
-TILEWISE_FMA_CLONES
-void add_value(const float* value, float p, std::int64_t value_dim, float* o) {
-    for (std::int64_t x = 0; x < value_dim; ++x) { o[x] = std::fma(value[x], p, o[x]); }
-}
 
 /// The running state of a row (step 4).
 struct row_state {
@@ -122,34 +31,19 @@ struct row_state {
     std::vector<float> chunk_m;  ///< m_c of each key's chunk
 };
 
-TILEWISE_FMA_CLONES
 void fold(row_state& row, float chunk_m, float chunk_l, const std::vector<float>& chunk_o) {
     const float m = std::max(row.m, chunk_m);
     const float base = m == -infinity ? 0.0F : m;
     const float a = power_of_two(row.m - base, contract::fold_min_exponent);
     const float b = power_of_two(chunk_m - base, contract::fold_min_exponent);
     row.l = std::fma(row.l, a, chunk_l * b);
-    for (std::size_t x = 0; x < row.o.size(); ++x) { row.o[x] = std::fma(row.o[x], a, chunk_o[x] * b); }
+    fold_sums(row.o.data(), chunk_o.data(), static_cast<std::int64_t>(row.o.size()), a, b);
     row.m = m;
-}
-
-TILEWISE_FMA_CLONES
-float log2_of(float value) {
-    const auto bits = std::bit_cast<std::int32_t>(value);
-    const std::int32_t exponent = (bits - static_cast<std::int32_t>(contract::sqrt_half_bits)) >> 23;
-    const float u = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0F;
-    float p = contract::log2_coefficients[9];
-    for (int i = 8; i >= 0; --i) { p = std::fma(u, p, contract::log2_coefficients[i]); }
-    return std::fma(u, p, static_cast<float>(exponent));
 }
 
 /// An element of a result that is always f32.
 float& f32_of(const tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token, std::int64_t i) {
     return static_cast<float*>(x.data)[index_in(x, batch, head, token, i)];
-}
-
-float canonical(float value) {
-    return std::isnan(value) ? std::bit_cast<float>(contract::canonical_nan_bits) : value;
 }
 
 /// Step 5: a finished row.
@@ -165,123 +59,6 @@ void write_row(const row_state& row, std::int64_t batch, std::int64_t head, std:
     const float log_of_sum = std::isnan(row.l) ? row.l : (row.m + log2_of(row.l)) * contract::ln_2;
     write_element(lse.data, lse.type, index_in(lse, batch, head, token, 0),
                   empty ? -infinity : canonical(log_of_sum));
-}
-
-/// One head of one sequence.
-struct head_of {
-    std::int64_t batch;  ///< number of the sequence
-    std::int64_t head;
-    sequence of;
-};
-
-std::int64_t index_in(const kernels::grid& g, const head_of& h, std::int64_t row, std::int64_t column) {
-    return h.batch * g.batch_stride + h.head * g.head_stride + row * g.query_stride + column * g.key_stride;
-}
-
-template <class Element>
-Element grid_element(const kernels::grid& g, const head_of& h, std::int64_t row, std::int64_t column) {
-    return static_cast<const Element*>(g.data)[index_in(g, h, row, column)];
-}
-
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
-/// Whether a query at position p and key j are in the same document.
-bool same_document(const kernels::interval_rules& rules, std::int64_t p, std::int64_t j) {
-    for (std::int64_t d = 0; d + 1 < rules.document_count; ++d) {
-        const std::int64_t first = rules.documents[d];
-        const std::int64_t last = rules.documents[d + 1];
-        if (first <= p && p < last && first <= j && j < last) { return true; }
-    }
-    return false;
-}
-
-/// The masks that are intervals.
-bool is_in_intervals(const kernels::interval_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
-    const std::int64_t p = h.of.query_position + i;
-    const bool near = (!rules.causal || j <= p) && p - j <= rules.window_left && j - p <= rules.window_right;
-    if (!near && j >= rules.prefix) { return false; }
-    if (rules.attention_chunk > 0 &&
-        floor_divide(p, rules.attention_chunk) != floor_divide(j, rules.attention_chunk)) {
-        return false;
-    }
-    if (rules.documents != nullptr && !same_document(rules, p, j)) { return false; }
-    return rules.first_key.data == nullptr || (grid_element<std::int32_t>(rules.first_key, h, i, 0) <= j &&
-                                               j < grid_element<std::int32_t>(rules.last_key, h, i, 0));
-}
-
-/// The masks that are tensors.
-bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int64_t j) {
-    const kernels::grid& mask = p.masks.visible;
-    if (mask.data != nullptr && p.masks.storage == kernels::mask_storage::bytes &&
-        grid_element<std::uint8_t>(mask, h, i, j) == 0) {
-        return false;
-    }
-    if (mask.data != nullptr && p.masks.storage == kernels::mask_storage::bits) {
-        const std::int64_t bit = index_in(mask, h, i, j);
-        if ((static_cast<const std::uint8_t*>(mask.data)[bit / 8] >> (bit % 8) & 1) == 0) { return false; }
-    }
-    return p.masks.blocks.data == nullptr ||
-           grid_element<std::uint8_t>(p.masks.blocks, h, i / p.masks.block_queries, j / p.masks.block_keys) !=
-               0;
-}
-
-float bias_of(const kernels::score_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
-    return read_element(rules.bias.data, rules.bias_type, index_in(rules.bias, h, i, j));
-}
-
-/// Whether query token i sees key token j, whose score is t.
-bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
-    return is_in_intervals(p.intervals, h, i, h.of.key_position + j) && is_in_tensors(p, h, i, j) &&
-           (p.scores.bias.data == nullptr || bias_of(p.scores, h, i, j) != -infinity) &&
-           (p.scores.function == nullptr || t != -infinity);
-}
-
-TILEWISE_FMA_CLONES
-float tanh_of(float value) {
-    const float x = std::fabs(value);
-    if (std::isnan(x)) { return x; }
-    const float square = x * x;
-    float p = 0.0F;
-    for (int n = 4; n >= 0; --n) { p = std::fma(square, p, contract::tanh_coefficients[n]); }
-    if (x < contract::tanh_small) { return std::copysign(std::fma(x * square, p, x), value); }
-    if (x >= contract::tanh_large) { return std::copysign(1.0F, value); }
-    const float r = std::fma(x, contract::two_log2_e, contract::rounding_shift) - contract::rounding_shift;
-    const float f = std::fma(x, contract::two_log2_e_rest, std::fma(x, contract::two_log2_e, -r));
-    const float power = exp2_of(f) * power_of_two(r, contract::fold_min_exponent);
-    return std::copysign(1.0F - 2.0F / (power + 1.0F), value);
-}
-
-/// Step 2: a dot product to a score.
-TILEWISE_FMA_CLONES
-float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float s) {
-    const kernels::score_rules& rules = p.scores;
-    float t = rules.multiply ? s * rules.scale : s;
-    if (rules.soft_cap != 0.0F) { t = rules.soft_cap * tanh_of(s * rules.soft_cap_factor); }
-    if (rules.bias.data != nullptr) { t = t + bias_of(rules, h, i, j); }
-    if (rules.alibi_slopes != nullptr) {
-        const std::int64_t position = h.of.key_position + j;
-        const std::int64_t start = position / contract::chunk_keys * contract::chunk_keys;
-        const float d =
-            static_cast<float>(h.of.query_position + i - start) - static_cast<float>(position - start);
-        t = std::fma(rules.alibi_slopes[h.head], -std::fabs(d), t);
-    }
-    return t;
-}
-
-/// Steps 1 and 2: the score matrix of a head, [queries][keys]. Masked keys keep a score that nobody looks at.
-void score_head(const problem& p, const head_of& h, const std::vector<float>& q_rows,
-                const std::vector<float>& k_rows, std::vector<float>& scores) {
-    for (std::int64_t i = 0; i < h.of.queries; ++i) {
-        for (std::int64_t j = 0; j < h.of.keys; ++j) {
-            const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
-            scores[static_cast<std::size_t>(i * p.keys + j)] = modify(p, h, i, j, s);
-        }
-        if (p.scores.function != nullptr && h.of.keys > 0) {
-            p.scores.function(p.scores.function_context,
-                              {h.batch, h.head, i, 1, h.of.query_position + i, h.of.key_position, h.of.keys,
-                               scores.data() + i * p.keys, p.keys, 1});
-        }
-    }
 }
 
 /// The first key token beyond the chunk of key token j.

@@ -1,0 +1,95 @@
+#include "reference_math.hpp"
+
+#include <bit>
+#include <cmath>
+
+#include "contract.hpp"
+
+// std::fma is a call into the C library on the x86-64 baseline: compile the loops for FMA3 as well. The
+// result is the same, since a fused multiply-add has one answer.
+#if defined(__x86_64__) && defined(__ELF__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+#    define TILEWISE_FMA_CLONES __attribute__((target_clones("default", "arch=haswell")))
+#else
+#    define TILEWISE_FMA_CLONES
+#endif
+
+namespace tilewise::reference {
+
+/// Step 1: the dot product of a key and a query.
+TILEWISE_FMA_CLONES
+float dot(const float* key, const float* query, std::int64_t head_dim) {
+    float s = 0.0F;
+    for (std::int64_t i = 0; i < head_dim; ++i) { s = std::fma(key[i], query[i], s); }
+    return s;
+}
+
+/// 2^k for an integer k; +0 below `lowest`.
+float power_of_two(float k, float lowest) {
+    if (std::isnan(k)) { return k; }
+    return k < lowest ? 0.0F : std::ldexp(1.0F, static_cast<int>(k));
+}
+
+/// 2^f for |f| <= 1.
+TILEWISE_FMA_CLONES
+float exp2_of(float f) {
+    float p = 0.0F;
+    for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
+    return std::fma(f, p, 1.0F);
+}
+
+/// Step 3: the weight of one score.
+TILEWISE_FMA_CLONES
+float weight(float t, float c, float chunk_maximum) {
+    float r = std::fma(t, c, contract::rounding_shift) - contract::rounding_shift;
+    if (std::fabs(chunk_maximum) >= contract::careful_maximum) { r = std::nearbyint(t * c); }
+    float f = std::fma(t, c, -r);
+    if (std::fabs(chunk_maximum) >= contract::careful_maximum) {
+        f = f > 1.0F ? 1.0F : f < -1.0F ? -1.0F : f;
+    }
+    const float exponent = r - chunk_maximum;
+    if (exponent < contract::weight_min_exponent) { return 0.0F; }
+    return exp2_of(f) * power_of_two(exponent, contract::weight_min_exponent);
+}
+
+/// o += p v for one key.
+TILEWISE_FMA_CLONES
+void add_value(const float* value, float p, std::int64_t value_dim, float* o) {
+    for (std::int64_t x = 0; x < value_dim; ++x) { o[x] = std::fma(value[x], p, o[x]); }
+}
+
+/// Step 4.
+TILEWISE_FMA_CLONES
+void fold_sums(float* row, const float* chunk, std::int64_t count, float a, float b) {
+    for (std::int64_t x = 0; x < count; ++x) { row[x] = std::fma(row[x], a, chunk[x] * b); }
+}
+
+TILEWISE_FMA_CLONES
+float log2_of(float value) {
+    const auto bits = std::bit_cast<std::int32_t>(value);
+    const std::int32_t exponent = (bits - static_cast<std::int32_t>(contract::sqrt_half_bits)) >> 23;
+    const float u = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0F;
+    float p = contract::log2_coefficients[9];
+    for (int i = 8; i >= 0; --i) { p = std::fma(u, p, contract::log2_coefficients[i]); }
+    return std::fma(u, p, static_cast<float>(exponent));
+}
+
+TILEWISE_FMA_CLONES
+float tanh_of(float value) {
+    const float x = std::fabs(value);
+    if (std::isnan(x)) { return x; }
+    const float square = x * x;
+    float p = 0.0F;
+    for (int n = 4; n >= 0; --n) { p = std::fma(square, p, contract::tanh_coefficients[n]); }
+    if (x < contract::tanh_small) { return std::copysign(std::fma(x * square, p, x), value); }
+    if (x >= contract::tanh_large) { return std::copysign(1.0F, value); }
+    const float r = std::fma(x, contract::two_log2_e, contract::rounding_shift) - contract::rounding_shift;
+    const float f = std::fma(x, contract::two_log2_e_rest, std::fma(x, contract::two_log2_e, -r));
+    const float power = exp2_of(f) * power_of_two(r, contract::fold_min_exponent);
+    return std::copysign(1.0F - 2.0F / (power + 1.0F), value);
+}
+
+float canonical(float value) {
+    return std::isnan(value) ? std::bit_cast<float>(contract::canonical_nan_bits) : value;
+}
+
+}  // namespace tilewise::reference

@@ -1,0 +1,43 @@
+// The oracle's score matrix, and who sees what (contract.hpp, steps 1 and 2).
+
+#ifndef TILEWISE_SRC_REFERENCE_SCORES_HPP
+#define TILEWISE_SRC_REFERENCE_SCORES_HPP
+
+#include <cstdint>
+#include <vector>
+
+#include <tilewise/tensor.hpp>
+
+#include "arguments.hpp"
+
+namespace tilewise::reference {
+
+/// One head of one sequence.
+struct head_of {
+    std::int64_t batch;  ///< number of the sequence
+    std::int64_t head;
+    sequence of;
+};
+
+/// Where an element is, counted in elements.
+std::int64_t index_in(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
+                      std::int64_t i);
+
+/// Rows of one head, side by side: [tokens][head_dim].
+std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+                             std::int64_t tokens);
+
+/// The same of keys or values, which may be in pages.
+std::vector<float> copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
+                             std::int64_t head);
+
+/// Whether query token i sees key token j, whose score is t.
+bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t);
+
+/// The score matrix of a head, [queries][keys]. Masked keys keep a score that nobody looks at.
+void score_head(const problem& p, const head_of& h, const std::vector<float>& q_rows,
+                const std::vector<float>& k_rows, std::vector<float>& scores);
+
+}  // namespace tilewise::reference
+
+#endif
