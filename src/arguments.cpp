@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "option_checks.hpp"
+#include "token_places.hpp"
 #include "views.hpp"
 
 namespace tilewise {
@@ -15,13 +16,14 @@ namespace {
 /// Scratch memory grows with the head dimensions, and is counted in 64 bits.
 constexpr std::int64_t largest_head_dim = std::int64_t{1} << 40;
 
+}  // namespace
+
 void require_countable_head_dim(std::string_view name, std::int64_t head_dim) {
     if (head_dim > largest_head_dim) {
         refuse(name, ": head_dim is ", head_dim, ", it must be at most 2^40");
     }
 }
 
-/// Scores are counted in 63 bits, and so are the rows of a key head's group.
 void require_countable(const problem& p) {
     std::int64_t count = p.batch;
     for (const std::int64_t factor : {p.heads, p.queries}) {
@@ -31,8 +33,6 @@ void require_countable(const problem& p) {
         }
     }
 }
-
-}  // namespace
 
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                         const tensor& out, const options& how) {
@@ -77,10 +77,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     check_pages(how, k, memory, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = {k.strides[2], k.strides[3],      k.type, k.scale_strides[2], k.scale_strides[3],
-                  k.strides[0], k.scale_strides[0]};
-    p.v_layout = {v.strides[2], v.strides[3],      v.type, v.scale_strides[2], v.scale_strides[3],
-                  v.strides[0], v.scale_strides[0]};
+    p.k_layout = layout_of(k);
+    p.v_layout = layout_of(v);
     p.q_type = q.type;
     p.out_type = out.type;
     require_countable(p);

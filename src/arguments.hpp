@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <tilewise/attention.hpp>
 
 #include "contract.hpp"
@@ -68,6 +69,12 @@ std::int64_t count_chunks(const problem& p);
 
 /// Whether all sequences have as many queries and keys.
 bool are_sequences_alike(const problem& p);
+
+/// Scratch memory is counted in 64 bits.
+void require_countable_head_dim(std::string_view name, std::int64_t head_dim);
+
+/// Scores are counted in 63 bits, and so are the rows of a key head's group.
+void require_countable(const problem& p);
 
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed.
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <type_traits>
 
 #include "arguments.hpp"
 #include "float_environment.hpp"
 #include "kernels.hpp"
 #include "plan.hpp"
 #include "threads.hpp"
+#include "token_places.hpp"
 
 namespace tilewise {
 
@@ -39,29 +39,9 @@ struct call {
     std::byte* scratch;
 };
 
-template <class Void>
-Void* token_of(const basic_tensor<Void>& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
-    if (view.data == nullptr) { return nullptr; }
-    using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-    const std::int64_t offset = batch * view.strides[0] + head * view.strides[1] + token * view.strides[2];
-    const element_block block = block_of(view.type);
-    return static_cast<byte*>(view.data) + offset / block.elements * block.bytes;
-}
-
-const float* scales_of_token(const const_tensor& view, std::int64_t batch, std::int64_t head,
-                             std::int64_t token) {
-    if (view.scales == nullptr) { return nullptr; }
-    return view.scales + batch * view.scale_strides[0] + head * view.scale_strides[1] +
-           token * view.scale_strides[2];
-}
-
-/// The same of a result that is always f32.
+/// The place of a token in a result that is always f32.
 float* f32_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
     return static_cast<float*>(token_of(view, batch, head, token));
-}
-
-kernels::group_out group_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
-    return {token_of(view, batch, head, token), view.strides[2], view.strides[1], view.strides[3]};
 }
 
 kernels::task task_of(const call& c, const row_block& block) {

@@ -3,6 +3,9 @@
 #ifndef TILEWISE_SRC_OPTION_CHECKS_HPP
 #define TILEWISE_SRC_OPTION_CHECKS_HPP
 
+#include <array>
+#include <cstdint>
+#include <string_view>
 #include <tilewise/attention.hpp>
 
 #include "arguments.hpp"
@@ -18,6 +21,10 @@ void check_pages(const options& how, const const_tensor& k, memory_map& memory, 
 
 /// All options that say what is computed; the sizes of `p` are known.
 void check_options(const options& how, memory_map& memory, problem& p);
+
+/// A result for each query row or key, of the given extents; nothing if its data is null.
+void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
+                  memory_map& memory);
 
 /// Results besides the output, which are optional.
 void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,

@@ -1,5 +1,5 @@
-// Elements of any storage type, one at a time, for the oracle: converted as they are read, rounded as they
-// are written. The kernels have their own.
+// Elements of any storage type, one at a time: converted as they are read, rounded as they are written. For
+// the oracle, and for what is copied outside of the kernels, which have their own.
 
 #ifndef TILEWISE_SRC_REFERENCE_ELEMENTS_HPP
 #define TILEWISE_SRC_REFERENCE_ELEMENTS_HPP

@@ -12,20 +12,6 @@ namespace tilewise {
 
 namespace {
 
-/// A result for each query row or key, of any of the given extents.
-void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
-                  memory_map& memory) {
-    if (view.data == nullptr) { return; }
-    const byte_range bytes = check_view(name, view, element_type::f32);
-    for (std::size_t a = 0; a < 4; ++a) {
-        if (view.extents[a] != extents[a]) {
-            refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
-        }
-    }
-    require_distinct_elements(name, view);
-    memory.write(name, bytes);
-}
-
 void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
     const std::span<const std::int64_t> rows = how.extra.weight_rows;
     if (how.extra.weights.data == nullptr) {
@@ -46,6 +32,19 @@ void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
 }
 
 }  // namespace
+
+void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
+                  memory_map& memory) {
+    if (view.data == nullptr) { return; }
+    const byte_range bytes = check_view(name, view, element_type::f32);
+    for (std::size_t a = 0; a < 4; ++a) {
+        if (view.extents[a] != extents[a]) {
+            refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
+        }
+    }
+    require_distinct_elements(name, view);
+    memory.write(name, bytes);
+}
 
 void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
                    problem& p) {

@@ -13,6 +13,7 @@
 #include <tilewise/quantize.hpp>
 #include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
+#include <tilewise/stream.hpp>
 #include <tilewise/tensor.hpp>
 
 #endif
