@@ -215,15 +215,16 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
            &work,
            &kernels_of(work.summary.isa),
            scratch.get()};
+    const auto run = [&](std::int64_t count, void (*body)(void*, std::int64_t, int)) {
+        run_tasks(work.summary.threads, count, body, &c, how.parallel_for);
+    };
     if (work.summary.key_parts == 1) {
-        run_tasks(work.summary.threads, work.summary.tasks, run_task, &c);
+        run(work.summary.tasks, run_task);
     } else {
-        run_tasks(work.summary.threads, work.summary.tasks, run_part, &c);
-        run_tasks(work.summary.threads, work.summary.tasks / work.summary.key_parts, run_fold, &c);
+        run(work.summary.tasks, run_part);
+        run(work.summary.tasks / work.summary.key_parts, run_fold);
     }
-    if (sizes.sum_keys) {
-        run_tasks(work.summary.threads, sizes.batch * sizes.kv_heads * count_chunks(sizes), run_key_task, &c);
-    }
+    if (sizes.sum_keys) { run(sizes.batch * sizes.kv_heads * count_chunks(sizes), run_key_task); }
 }
 
 }  // namespace tilewise

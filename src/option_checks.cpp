@@ -34,6 +34,9 @@ void check_modes(const options& how) {
         refuse("threads: ", how.threads,
                " given, it must be at least 0 (0 means as many as OpenMP would use)");
     }
+    if (how.threads == 0 && how.parallel_for.run != nullptr) {
+        refuse("threads: 0 given, it must be at least 1 with parallel_for");
+    }
 }
 
 void require_not_negative(std::string_view name, std::int64_t value) {

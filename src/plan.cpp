@@ -95,7 +95,7 @@ double work_of(const problem& p, const plan& summary) {
 }
 
 int useful_threads(double work, std::int64_t tasks, const options& how) {
-    const int allowed = how.threads == 0 ? default_threads() : how.threads;
+    const int allowed = usable_threads(how.threads, how.parallel_for);
     const double worth = std::max(1.0, work / flops_per_thread);
     const auto enough = static_cast<std::int64_t>(std::min(worth, 1e6));
     return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));

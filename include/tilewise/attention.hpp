@@ -13,6 +13,7 @@
 
 #include <tilewise/export.hpp>
 #include <tilewise/isa.hpp>
+#include <tilewise/parallel_for.hpp>
 #include <tilewise/score_tile.hpp>
 #include <tilewise/tensor.hpp>
 
@@ -178,7 +179,8 @@ struct options {
     extra_results extra = {};
 
     /// The most threads that the call may use; 0 means what OpenMP would use (omp_get_max_threads). Fewer
-    /// are used when there is too little work to be worth waking them.
+    /// are used when there is too little work to be worth waking them. With 1, the calling thread does all,
+    /// and OpenMP is not called. A library built without OpenMP has only that thread, and parallel_for.
     int threads = 0;
 
     /// The arithmetic; exact by default.
@@ -188,6 +190,9 @@ struct options {
     /// head_dim 128. A smaller budget makes smaller tiles, down to a single panel of query rows (one below
     /// which there is no smaller tile is not an error). It changes speed and no bit.
     std::size_t scratch_budget = 0;
+
+    /// Threads of the host's own, instead of OpenMP's; `threads` must say how many then.
+    tilewise::parallel_for parallel_for = {};
 };
 
 /// Computes softmax(scale * Q K^T + mask) V for every batch entry and query head.

@@ -9,6 +9,7 @@
 #include <tilewise/half.hpp>
 #include <tilewise/isa.hpp>
 #include <tilewise/onnx.hpp>
+#include <tilewise/parallel_for.hpp>
 #include <tilewise/quantize.hpp>
 #include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
