@@ -217,6 +217,14 @@ void check_result(std::string_view name, const tensor& view, const std::array<st
     memory.write(name, bytes);
 }
 
+void check_workspace(const options& how, memory_map& memory) {
+    const auto first = reinterpret_cast<std::uintptr_t>(how.workspace.data());
+    if (first == 0 && !how.workspace.empty()) {
+        refuse("workspace: null data given, it has ", how.workspace.size(), " bytes");
+    }
+    memory.write("workspace", {first, first + how.workspace.size()});
+}
+
 void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
     const std::span<const std::int64_t> rows = how.extra.weight_rows;
     if (how.extra.weights.data == nullptr) {
@@ -279,6 +287,7 @@ void check_options(const options& how, memory_map& memory, problem& p) {
         refuse("key_position: ", how.key_position, " given, it must be at most 2^61");
     }
     p.key_position = how.key_position;
+    check_workspace(how, memory);
     p.query_position = how.causal == causal::top_left ? std::optional(how.key_position) : how.query_position;
 }
 
