@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 
 #include "arguments.hpp"
 #include "float_environment.hpp"
@@ -19,10 +20,25 @@ namespace tilewise {
 
 namespace {
 
-constexpr std::align_val_t scratch_alignment{64};
+/// The scratch memory of a call: in the caller's workspace if there is one, else allocated.
+class scratch_memory {
+public:
+    scratch_memory(std::span<std::byte> workspace, std::size_t bytes)
+        : owned_(workspace.data() == nullptr
+                     ? static_cast<std::byte*>(::operator new (bytes, std::align_val_t{scratch_alignment}))
+                     : nullptr),
+          data_(owned_ == nullptr ? aligned_part(workspace).data() : owned_.get()) {}
 
-struct scratch_deleter {
-    void operator()(std::byte* memory) const { ::operator delete(memory, scratch_alignment); }
+    [[nodiscard]] std::byte* data() const { return data_; }
+
+private:
+    struct deleter {
+        void operator()(std::byte* memory) const {
+            ::operator delete (memory, std::align_val_t{scratch_alignment});
+        }
+    };
+    std::unique_ptr<std::byte, deleter> owned_;
+    std::byte* data_;
 };
 
 struct call {
@@ -181,33 +197,34 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
                const options& how) {
     const float_environment standard;  // the default scale is computed, too
     const problem sizes = check_arguments(q, k, v, out, how);
-    const work_plan work = make_plan(sizes, how);
+    work_plan work = make_plan(sizes, how);
     if (work.summary.tasks == 0) {
         clear_key_weights(sizes, how.extra.key_weights);
         return;
     }
-    const std::unique_ptr<std::byte, scratch_deleter> scratch(
-        static_cast<std::byte*>(::operator new(work.summary.scratch_bytes, scratch_alignment)));
+    const scratch_memory scratch(how.workspace, work.summary.scratch_bytes);
+    list_sequences(sizes, scratch.data(), work);
     call c{q,
            k,
            v,
            out,
            how.lse,
            how.extra,
-           row_states(sizes, work, scratch.get()),
+           row_states(sizes, work, scratch.data()),
            &sizes,
            &work,
            &kernels_of(work.summary.isa),
-           scratch.get()};
+           scratch.data()};
+    const auto run = [&](std::int64_t count, void (*body)(void*, std::int64_t, int)) {
+        run_tasks(work.summary.threads, count, body, &c, how.parallel_for);
+    };
     if (work.summary.key_parts == 1) {
-        run_tasks(work.summary.threads, work.summary.tasks, run_task, &c);
+        run(work.summary.tasks, run_task);
     } else {
-        run_tasks(work.summary.threads, work.summary.tasks, run_part, &c);
-        run_tasks(work.summary.threads, work.summary.tasks / work.summary.key_parts, run_fold, &c);
+        run(work.summary.tasks, run_part);
+        run(work.summary.tasks / work.summary.key_parts, run_fold);
     }
-    if (sizes.sum_keys) {
-        run_tasks(work.summary.threads, sizes.batch * sizes.kv_heads * count_chunks(sizes), run_key_task, &c);
-    }
+    if (sizes.sum_keys) { run(sizes.batch * sizes.kv_heads * count_chunks(sizes), run_key_task); }
 }
 
 }  // namespace tilewise

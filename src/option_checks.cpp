@@ -34,6 +34,9 @@ void check_modes(const options& how) {
         refuse("threads: ", how.threads,
                " given, it must be at least 0 (0 means as many as OpenMP would use)");
     }
+    if (how.threads == 0 && how.parallel_for.run != nullptr) {
+        refuse("threads: 0 given, it must be at least 1 with parallel_for");
+    }
 }
 
 void require_not_negative(std::string_view name, std::int64_t value) {
@@ -215,6 +218,14 @@ void check_key_positions(const options& how, problem& p) {
     p.key_positions = how.key_positions;
 }
 
+void check_workspace(const options& how, memory_map& memory) {
+    const auto first = reinterpret_cast<std::uintptr_t>(how.workspace.data());
+    if (first == 0 && !how.workspace.empty()) {
+        refuse("workspace: null data given, it has ", how.workspace.size(), " bytes");
+    }
+    memory.write("workspace", {first, first + how.workspace.size()});
+}
+
 }  // namespace
 
 void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p) {
@@ -284,6 +295,7 @@ void check_options(const options& how, memory_map& memory, problem& p) {
     p.is_top_left = how.causal == causal::top_left;
     p.query_position = how.query_position;
     check_key_positions(how, p);
+    check_workspace(how, memory);
 }
 
 }  // namespace tilewise

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <new>
-#include <utility>
-#include <vector>
 
 #include "cpu.hpp"
 #include "kernels.hpp"
 #include "threads.hpp"
+#include "views.hpp"
 
 namespace tilewise {
 
@@ -95,7 +96,7 @@ double work_of(const problem& p, const plan& summary) {
 }
 
 int useful_threads(double work, std::int64_t tasks, const options& how) {
-    const int allowed = how.threads == 0 ? default_threads() : how.threads;
+    const int allowed = usable_threads(how.threads, how.parallel_for);
     const double worth = std::max(1.0, work / flops_per_thread);
     const auto enough = static_cast<std::int64_t>(std::min(worth, 1e6));
     return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));
@@ -160,32 +161,8 @@ std::int64_t rows_within_budget(const problem& p, const kernels::table& kernels,
     return rows;
 }
 
-/// All blocks of rows of sequences that are not alike, heaviest first. The weight of a block is its rows
-/// times the keys up to its last row's position, or all keys.
-std::vector<row_block> list_blocks(const problem& p, std::int64_t block_rows) {
-    std::vector<std::pair<double, row_block>> weighed;
-    for (std::int64_t index = 0; index < p.batch; ++index) {
-        const sequence of = sequence_of(p, index);
-        const std::int64_t rows = of.queries * p.group;
-        for (std::int64_t first = 0; first < rows; first += block_rows) {
-            const std::int64_t count = std::min(block_rows, rows - first);
-            const std::int64_t position = of.query_position + (first + count - 1) / p.group;
-            const std::int64_t keys =
-                p.intervals.causal ? std::clamp<std::int64_t>(position + 1 - of.key_position, 0, of.keys)
-                                   : of.keys;
-            const double weight =
-                static_cast<double>(count) * static_cast<double>(keys + contract::chunk_keys);
-            for (std::int64_t head = 0; head < p.kv_heads; ++head) {
-                weighed.push_back({weight, {index, head, first, count}});
-            }
-        }
-    }
-    std::stable_sort(weighed.begin(), weighed.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::vector<row_block> blocks;
-    blocks.reserve(weighed.size());
-    for (const auto& [weight, block] : weighed) { blocks.push_back(block); }
-    return blocks;
+std::size_t list_bytes(const problem& p) {
+    return are_sequences_alike(p) ? 0 : static_cast<std::size_t>(p.batch) * sizeof(listed_sequence);
 }
 
 /// The final maximum and sum of each query row, where weights are summed over them.
@@ -200,16 +177,78 @@ std::size_t row_state_bytes(const problem& p) {
     return bytes;
 }
 
+/// The blocks of one key head of a sequence.
+std::int64_t count_blocks(const problem& p, std::int64_t sequence, std::int64_t block_rows) {
+    return divide_up(sequence_of(p, sequence).queries * p.group, block_rows);
+}
+
 std::int64_t count_tasks(const problem& p, std::int64_t block_rows) {
     if (are_sequences_alike(p)) { return p.batch * p.kv_heads * divide_up(p.queries * p.group, block_rows); }
     std::int64_t blocks = 0;
-    for (std::int64_t index = 0; index < p.batch; ++index) {
-        blocks += divide_up(sequence_of(p, index).queries * p.group, block_rows);
-    }
+    for (std::int64_t index = 0; index < p.batch; ++index) { blocks += count_blocks(p, index, block_rows); }
     return blocks * p.kv_heads;
 }
 
+/// Completes a plan: blocks of so many rows, and at most so many threads.
+void cut(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
+         work_plan& w) {
+    const std::int64_t rows = p.queries * p.group;
+    plan& summary = w.summary;
+    summary.block_rows = std::min(block_rows, rows);
+    w.shape = shape_of(p, kernels, summary.block_rows);
+    w.blocks_per_head = divide_up(rows, summary.block_rows);
+    const std::int64_t blocks = count_tasks(p, summary.block_rows);
+    summary.key_parts = count_key_parts(p, kernels, blocks, threads);
+    summary.tasks = blocks * summary.key_parts;
+    summary.threads = static_cast<int>(std::clamp<std::int64_t>(summary.tasks, 1, threads));
+    summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
+    w.list_offset = summary.scratch_bytes_per_thread * static_cast<std::size_t>(summary.threads);
+    w.row_state_offset = w.list_offset + list_bytes(p);
+    w.chunk_state_offset = w.row_state_offset + row_state_bytes(p);
+    summary.scratch_bytes = w.chunk_state_offset + chunk_state_bytes(p, w, blocks);
+    summary.shared_scratch_bytes = summary.scratch_bytes - w.list_offset;
+}
+
+/// The same within the workspace, if there is one: smaller blocks cost less speed than fewer threads.
+void cut_to_fit(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
+                std::span<std::byte> workspace, work_plan& w) {
+    const std::size_t room = workspace.data() == nullptr ? std::numeric_limits<std::size_t>::max()
+                                                         : aligned_part(workspace).size();
+    cut(p, kernels, block_rows, threads, w);
+    while (w.summary.scratch_bytes > room) {
+        if (block_rows > kernels.panel_rows) {
+            block_rows -= kernels.panel_rows;
+        } else if (threads > 1) {
+            threads = w.summary.threads > 1 ? w.summary.threads - 1 : 1;
+        } else {
+            refuse("workspace: ", room, " bytes from the first multiple of 64 on given, it must be at least ",
+                   w.summary.scratch_bytes);
+        }
+        cut(p, kernels, block_rows, threads, w);
+    }
+}
+
+row_block listed_block(const work_plan& w, const problem& p, std::int64_t index) {
+    const std::int64_t number = index / p.kv_heads;
+    const auto after = std::upper_bound(
+        w.sequences.begin(), w.sequences.end(), number,
+        [](std::int64_t block, const listed_sequence& of) { return block < of.first_block; });
+    const listed_sequence& of = *(after - 1);
+    const std::int64_t before = number - of.first_block;
+    const std::int64_t block = count_blocks(p, of.number, w.summary.block_rows) - 1 - before;
+    const std::int64_t first = block * w.summary.block_rows;
+    const std::int64_t rows = sequence_of(p, of.number).queries * p.group;
+    return {of.number, index % p.kv_heads, first, std::min(w.summary.block_rows, rows - first)};
+}
+
 }  // namespace
+
+std::span<std::byte> aligned_part(std::span<std::byte> workspace) {
+    void* start = workspace.data();
+    std::size_t bytes = workspace.size();
+    if (std::align(scratch_alignment, 0, start, bytes) == nullptr) { return {}; }
+    return {static_cast<std::byte*>(start), bytes};
+}
 
 work_plan make_plan(const problem& p, const options& how) {
     work_plan w{};
@@ -221,8 +260,6 @@ work_plan make_plan(const problem& p, const options& how) {
     w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
     // Products of extents are counted in 63 bits where none of them is 0.
     if (p.batch == 0 || p.heads == 0 || p.queries == 0) { return w; }
-    const std::int64_t rows = p.queries * p.group;
-
     std::int64_t block =
         rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch() : how.scratch_budget);
     const std::int64_t most_tasks = count_tasks(p, kernels.panel_rows) * most_key_parts(p, kernels);
@@ -230,25 +267,33 @@ work_plan make_plan(const problem& p, const options& how) {
     while (threads > 1 && block > kernels.panel_rows && count_tasks(p, block) < tasks_per_thread * threads) {
         block -= kernels.panel_rows;
     }
-    block = std::min(block, rows);
-    w.shape = shape_of(p, kernels, block);
-    w.blocks_per_head = divide_up(rows, block);
-    w.summary.block_rows = block;
-    const std::int64_t blocks = count_tasks(p, block);
-    w.summary.key_parts = count_key_parts(p, kernels, blocks, threads);
-    w.summary.tasks = blocks * w.summary.key_parts;
-    if (!are_sequences_alike(p)) { w.blocks = list_blocks(p, block); }
-    w.summary.threads = static_cast<int>(std::clamp<std::int64_t>(w.summary.tasks, 1, threads));
-    w.summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
-    w.row_state_offset = w.summary.scratch_bytes_per_thread * static_cast<std::size_t>(w.summary.threads);
-    w.chunk_state_offset = w.row_state_offset + row_state_bytes(p);
-    w.summary.scratch_bytes = w.chunk_state_offset + chunk_state_bytes(p, w, blocks);
-    w.summary.shared_scratch_bytes = w.summary.scratch_bytes - w.row_state_offset;
+    cut_to_fit(p, kernels, block, threads, how.workspace, w);
     return w;
 }
 
+void list_sequences(const problem& p, std::byte* scratch, work_plan& w) {
+    if (are_sequences_alike(p)) { return; }
+    const std::span list(reinterpret_cast<listed_sequence*>(scratch + w.list_offset),
+                         static_cast<std::size_t>(p.batch));
+    for (std::int64_t number = 0; number < p.batch; ++number) {
+        const sequence of = sequence_of(p, number);
+        const std::int64_t rows = std::min(w.summary.block_rows, of.queries * p.group);
+        const double weight = static_cast<double>(rows) * static_cast<double>(of.keys + contract::chunk_keys);
+        new (&list[static_cast<std::size_t>(number)]) listed_sequence{number, 0, weight};
+    }
+    std::sort(list.begin(), list.end(), [](const listed_sequence& a, const listed_sequence& b) {
+        return a.weight > b.weight || (a.weight == b.weight && a.number < b.number);
+    });
+    std::int64_t blocks = 0;
+    for (listed_sequence& of : list) {
+        of.first_block = blocks;
+        blocks += count_blocks(p, of.number, w.summary.block_rows);
+    }
+    w.sequences = list;
+}
+
 row_block block_number(const work_plan& w, const problem& p, std::int64_t index) {
-    if (!w.blocks.empty()) { return w.blocks[static_cast<std::size_t>(index)]; }
+    if (!w.sequences.empty()) { return listed_block(w, p, index); }
     // Later rows see more keys under a causal mask, so the last block of every head comes first.
     const std::int64_t key_heads = p.batch * p.kv_heads;
     const std::int64_t block = w.blocks_per_head - 1 - index / key_heads;

@@ -3,14 +3,18 @@
 #ifndef TILEWISE_SRC_PLAN_HPP
 #define TILEWISE_SRC_PLAN_HPP
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <tilewise/attention.hpp>
-#include <vector>
 
 #include "arguments.hpp"
 #include "kernels/interface.hpp"
 
 namespace tilewise {
+
+/// Of the scratch memory of a call and of each thread.
+inline constexpr std::size_t scratch_alignment = 64;
 
 /// A task is a block of query rows of one sequence and key head. Rows of a key head are numbered as in
 /// kernels::task.
@@ -21,20 +25,35 @@ struct row_block {
     std::int64_t rows;
 };
 
+/// One of the sequences that are not alike, in the list of them, heaviest first.
+struct listed_sequence {
+    std::int64_t number;
+    std::int64_t first_block;  ///< blocks (of one key head) of the sequences before it in the list
+    double weight;
+};
+
 struct work_plan {
     plan summary;
     kernels::shape shape;
-    std::int64_t blocks_per_head;   ///< if all sequences are alike;
-    std::vector<row_block> blocks;  ///< all tasks, otherwise
-    std::size_t
-        chunk_state_offset;  ///< in the scratch: for each block, the states of its chunks, and of its rows
-    std::size_t row_state_offset;  ///< in the scratch: [batch entries, heads, query tokens, 2] floats
+    std::int64_t blocks_per_head;                ///< if all sequences are alike;
+    std::span<const listed_sequence> sequences;  ///< see list_sequences, otherwise
+    // In the scratch, behind that of the threads.
+    std::size_t list_offset;
+    std::size_t row_state_offset;    ///< [batch entries, heads, query tokens, 2] floats
+    std::size_t chunk_state_offset;  ///< for each block, the states of its chunks, and of its rows
 };
 
+/// Writes nothing. Refuses a workspace that is too small.
 work_plan make_plan(const problem& p, const options& how);
+
+/// Lists the sequences in the call's scratch, if they are not alike. Must come before block_number.
+void list_sequences(const problem& p, std::byte* scratch, work_plan& w);
 
 /// Block number `index`, 0 .. summary.tasks / summary.key_parts - 1, heaviest first.
 row_block block_number(const work_plan& w, const problem& p, std::int64_t index);
+
+/// The part of a workspace that begins at a multiple of 64.
+std::span<std::byte> aligned_part(std::span<std::byte> workspace);
 
 }  // namespace tilewise
 

@@ -1,31 +1,62 @@
 #include "threads.hpp"
 
+#include <atomic>
+#include <cstddef>
+
 #ifdef TILEWISE_HAVE_OPENMP
 #    include <omp.h>
 #endif
 
 namespace tilewise {
 
-int default_threads() {
+namespace {
+
+struct shared_work {
+    std::int64_t count;
+    void (*body)(void* context, std::int64_t index, int thread);
+    void* context;
+    int threads;
+    std::atomic<std::int64_t> next_index{0};
+    std::atomic<int> next_thread{0};
+};
+
+/// What each thread does. It takes its number here, whatever the host calls it: scratch is safe that way.
+void take_part(void* context, std::size_t /*index*/) {
+    shared_work& work = *static_cast<shared_work*>(context);
+    const int thread = work.next_thread.fetch_add(1, std::memory_order_relaxed);
+    if (thread >= work.threads) { return; }
+    // One at a time: a core that is busy with something else takes fewer tasks.
+    const auto take = [&] { return work.next_index.fetch_add(1, std::memory_order_relaxed); };
+    for (std::int64_t index = take(); index < work.count; index = take()) {
+        work.body(work.context, index, thread);
+    }
+}
+
+}  // namespace
+
+int usable_threads(int asked, const parallel_for& host) {
+    if (host.run != nullptr) { return asked; }
 #ifdef TILEWISE_HAVE_OPENMP
-    return omp_get_max_threads();
+    return asked == 0 ? omp_get_max_threads() : asked;
 #else
     return 1;
 #endif
 }
 
 void run_tasks(int threads, std::int64_t count, void (*body)(void* context, std::int64_t index, int thread),
-               void* context) {
-#ifdef TILEWISE_HAVE_OPENMP
+               void* context, const parallel_for& host) {
+    shared_work work{count, body, context, threads};
     if (threads > 1) {
-        // Dynamic, one at a time: a core that is busy with something else takes fewer tasks.
-#    pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-        for (std::int64_t index = 0; index < count; ++index) { body(context, index, omp_get_thread_num()); }
-        return;
-    }
+        if (host.run != nullptr) {
+            host.run(host.context, threads, take_part, &work);
+        } else {
+#ifdef TILEWISE_HAVE_OPENMP
+#    pragma omp parallel num_threads(threads)
+            take_part(&work, 0);
 #endif
-    static_cast<void>(threads);
-    for (std::int64_t index = 0; index < count; ++index) { body(context, index, 0); }
+        }
+    }
+    take_part(&work, 0);  // all of it, or what no other thread was there for
 }
 
 }  // namespace tilewise

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "thread_pool.hpp"
+
 namespace tilewise_tests {
 
 all_results::all_results(const attention_case& sizes, const std::vector<std::int64_t>& chosen,
@@ -17,7 +19,7 @@ all_results::all_results(const attention_case& sizes, const std::vector<std::int
 tilewise::options all_results::asked_for(tilewise::options how) const {
     how.lse = lse.view();
     how.extra = {row_maximum.view(), entropy.view(), key_weights.view(), rows, weights.view()};
-    return how;
+    return threaded(how);
 }
 
 std::array<all_results::part, 6> all_results::parts() const {

@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "thread_pool.hpp"
+
 namespace tilewise_tests {
 namespace {
 
@@ -72,7 +74,7 @@ results tiled(const attention_case& which, const inputs& given, const setting& h
     tilewise::options options = options_for(which, made);
     options.threads = how.threads;
     options.scratch_budget = how.scratch_budget;
-    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), made.out.view(), options);
+    tilewise::attention(given.q.view(), given.k.view(), given.v.view(), made.out.view(), threaded(options));
     return made;
 }
 

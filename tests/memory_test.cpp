@@ -8,6 +8,7 @@
 #include "all_results.hpp"
 #include "allocation_counter.hpp"
 #include "cases.hpp"
+#include "thread_pool.hpp"
 
 using namespace tilewise_tests;
 
@@ -16,20 +17,17 @@ namespace {
 using count = std::int64_t;
 using tilewise::axis;
 
-/// What a call may allocate beside its scratch: OpenMP's bookkeeping when it starts threads, and that of
-/// clang's for each task that it hands out.
-std::size_t bookkeeping(const tilewise::plan& plan) {
-    return plan.threads == 1 ? 0 : 64 * 1024 + 2 * 1024 * static_cast<std::size_t>(plan.tasks);
-}
+/// What a call may allocate beside its scratch: OpenMP's bookkeeping when it starts threads.
+std::size_t bookkeeping(const tilewise::plan& plan) { return plan.threads == 1 ? 0 : 64 * 1024; }
 
 constexpr std::size_t most_scratch_per_thread = 512 * 1024;
 
 tilewise::options options_of(const attention_case& which, const results& into, const setting& how) {
-    return {.scale = which.scale,
-            .causal = which.causal,
-            .lse = into.lse.view(),
-            .threads = how.threads,
-            .scratch_budget = how.scratch_budget};
+    return threaded({.scale = which.scale,
+                     .causal = which.causal,
+                     .lse = into.lse.view(),
+                     .threads = how.threads,
+                     .scratch_budget = how.scratch_budget});
 }
 
 /// Calls attention and checks what it allocates, once OpenMP has started its threads. Returns the plan.

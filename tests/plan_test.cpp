@@ -6,6 +6,7 @@
 
 #include "cases.hpp"
 #include "models.hpp"
+#include "thread_pool.hpp"
 
 using namespace tilewise_tests;
 
@@ -17,11 +18,11 @@ tilewise::plan plan_of(const attention_case& which, int threads = 0, std::size_t
     const inputs given = make_inputs(which);
     const results into = make_results(which);
     return tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), into.out.view(),
-                                    {.scale = which.scale,
-                                     .causal = which.causal,
-                                     .lse = into.lse.view(),
-                                     .threads = threads,
-                                     .scratch_budget = scratch_budget});
+                                    threaded({.scale = which.scale,
+                                              .causal = which.causal,
+                                              .lse = into.lse.view(),
+                                              .threads = threads,
+                                              .scratch_budget = scratch_budget}));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include <tilewise/export.hpp>
 #include <tilewise/isa.hpp>
+#include <tilewise/parallel_for.hpp>
 #include <tilewise/score_tile.hpp>
 #include <tilewise/tensor.hpp>
 
@@ -74,7 +75,7 @@ struct extra_results {
 
     /// The sum of each key's weights over the query tokens: [batch, heads, 1, keys]. What cache eviction
     /// ranks keys by (H2O, arXiv:2306.14048). Recomputes the weights: about the time of the call again;
-    /// allocates 8 bytes per query row.
+    /// takes 8 bytes of scratch per query row.
     tensor key_weights = {};
 
     /// Query tokens, ascending, whose weights on all keys are wanted, and where to:
@@ -189,7 +190,8 @@ struct options {
     extra_results extra = {};
 
     /// The most threads that the call may use; 0 means what OpenMP would use (omp_get_max_threads). Fewer
-    /// are used when there is too little work to be worth waking them.
+    /// are used when there is too little work to be worth waking them. With 1, the calling thread does all,
+    /// and OpenMP is not called. A library built without OpenMP has only that thread, and parallel_for.
     int threads = 0;
 
     /// The arithmetic; exact by default.
@@ -199,6 +201,20 @@ struct options {
     /// head_dim 128. A smaller budget makes smaller tiles, down to a single panel of query rows (one below
     /// which there is no smaller tile is not an error). It changes speed and no bit.
     std::size_t scratch_budget = 0;
+
+    /// Memory to use for all scratch, instead of allocating any; none if its data is null. It is written,
+    /// must overlap no tensor, and serves one call at a time. At a multiple of 64, as many bytes as
+    /// plan_attention states without one are enough; elsewhere, 63 more. With fewer bytes, tiles are made
+    /// smaller and then threads fewer, until they fit; if a single panel of query rows on one thread does
+    /// not, that is an error which names the least size. It changes speed and no bit.
+    ///
+    /// With it, and with 1 thread or parallel_for, a call allocates nothing, takes no lock and makes no
+    /// system call. (But for the first call in a process, which looks at the CPU; plan_attention counts as
+    /// one.)
+    std::span<std::byte> workspace = {};
+
+    /// Threads of the host's own, instead of OpenMP's; `threads` must say how many then.
+    tilewise::parallel_for parallel_for = {};
 };
 
 /// Computes softmax(scale * Q K^T + mask) V for every batch entry and query head.
@@ -220,9 +236,9 @@ struct options {
 ///
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed, before anything
 /// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).
-/// Allocates the scratch memory that plan_attention states (and, if sequences have different lengths, a list
-/// of tasks), and frees it. Safe to call from several threads
-/// at once; changes no global state (rounding mode, flush-to-zero, OpenMP settings).
+/// Allocates the scratch memory that plan_attention states, and frees it, unless it has options::workspace.
+/// Safe to call from several threads at once; changes no global state (rounding mode, flush-to-zero, OpenMP
+/// settings).
 ///
 /// The online softmax over tiles is that of Milakov and Gimelshein (arXiv:1805.02867) and FlashAttention
 /// (Dao et al., arXiv:2205.14135); here its running maximum is an integer power of two, so that rescaling
@@ -240,14 +256,13 @@ struct plan {
     std::int64_t block_rows = 0;  ///< query rows of one task, which share each tile of keys and values
     std::int64_t key_parts = 1;   ///< tasks that share the keys of one block of query rows
     std::size_t scratch_bytes_per_thread = 0;
-    std::size_t shared_scratch_bytes = 0;  ///< states of query rows that one task leaves for another
-    std::size_t scratch_bytes = 0;         ///< all that the call allocates
+    std::size_t shared_scratch_bytes = 0;  ///< what tasks leave for each other, and the list of sequences
+    std::size_t scratch_bytes = 0;         ///< all that the call allocates, or takes of its workspace
     double visible_scores = 0;  ///< pairs of a query row and a key that it sees, over batch and heads
     double flops = 0;           ///< 2 (head_dim + value_dim) per visible score
 };
 
-/// Plans attention() with the same arguments and the same errors; computes nothing. Allocates nothing but a
-/// list of tasks if sequences have different lengths.
+/// Plans attention() with the same arguments and the same errors; computes and allocates nothing.
 /// Thread-safe.
 [[nodiscard]] TILEWISE_API plan plan_attention(const const_tensor& q, const const_tensor& k,
                                                const const_tensor& v, const tensor& out,

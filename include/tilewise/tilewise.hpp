@@ -10,6 +10,7 @@
 #include <tilewise/isa.hpp>
 #include <tilewise/kv_cache.hpp>
 #include <tilewise/onnx.hpp>
+#include <tilewise/parallel_for.hpp>
 #include <tilewise/quantize.hpp>
 #include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
