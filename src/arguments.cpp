@@ -32,6 +32,10 @@ void require_countable(const problem& p) {
     }
 }
 
+kernels::row_layout layout_of(const const_tensor& x) {
+    return {x.strides[2], x.strides[3], x.type, x.scale_strides[2], x.scale_strides[3]};
+}
+
 }  // namespace
 
 problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
@@ -76,8 +80,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     check_packing(how, q, k, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = {k.strides[2], k.strides[3], k.type, k.scale_strides[2], k.scale_strides[3]};
-    p.v_layout = {v.strides[2], v.strides[3], v.type, v.scale_strides[2], v.scale_strides[3]};
+    p.k_layout = layout_of(with_sound_strides(k));
+    p.v_layout = layout_of(with_sound_strides(v));
     p.q_type = q.type;
     p.out_type = out.type;
     require_countable(p);
