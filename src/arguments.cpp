@@ -77,8 +77,8 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     check_pages(how, k, memory, p);
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
-    p.k_layout = layout_of(k);
-    p.v_layout = layout_of(v);
+    p.k_layout = layout_of(with_sound_strides(k));
+    p.v_layout = layout_of(with_sound_strides(v));
     p.q_type = q.type;
     p.out_type = out.type;
     require_countable(p);

@@ -15,6 +15,7 @@
 #include "plan.hpp"
 #include "threads.hpp"
 #include "token_places.hpp"
+#include "views.hpp"
 
 namespace tilewise {
 
@@ -163,9 +164,18 @@ void run_key_task(void* context, std::int64_t index, int thread) {
     c.kernels->sum_key_weights(c.work->shape, task, scratch_of(c, thread));
 }
 
+/// Where they are given, with strides to compute with.
+extra_results sound(extra_results extra) {
+    extra.row_maximum = with_sound_strides(extra.row_maximum);
+    extra.entropy = with_sound_strides(extra.entropy);
+    extra.key_weights = with_sound_strides(extra.key_weights);
+    extra.weights = with_sound_strides(extra.weights);
+    return extra;
+}
+
 /// Without query rows there are no tasks, but sums over them are 0.
 void clear_key_weights(const problem& p, const tensor& sums) {
-    if (!p.sum_keys) { return; }
+    if (!p.sum_keys || is_empty(sums)) { return; }
     for (std::int64_t index = 0; index < p.batch; ++index) {
         const sequence of = sequence_of(p, index);
         for (std::int64_t h = 0; h < p.heads; ++h) {
@@ -204,12 +214,12 @@ void attention(const const_tensor& q, const const_tensor& k, const const_tensor&
     }
     const scratch_memory scratch(how.workspace, work.summary.scratch_bytes);
     list_sequences(sizes, scratch.data(), work);
-    call c{q,
-           k,
-           v,
-           out,
-           how.lse,
-           how.extra,
+    call c{with_sound_strides(q),
+           with_sound_strides(k),
+           with_sound_strides(v),
+           with_sound_strides(out),
+           with_sound_strides(how.lse),
+           sound(how.extra),
            row_states(sizes, work, scratch.data()),
            &sizes,
            &work,

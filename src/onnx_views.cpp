@@ -98,7 +98,7 @@ basic_tensor<Void> aligned_view(std::string_view name, const basic_array<Void>& 
                   view.strides.end() - static_cast<std::ptrdiff_t>(rank));
     }
     check_view(name, view, type);
-    return view;
+    return with_sound_strides(view);
 }
 
 template <class Void>

@@ -68,7 +68,10 @@ bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int6
     }
     if (mask.data != nullptr && p.masks.storage == kernels::mask_storage::bits) {
         const std::int64_t bit = index_in(mask, h, i, j);
-        if ((static_cast<const std::uint8_t*>(mask.data)[bit / 8] >> (bit % 8) & 1) == 0) { return false; }
+        const std::int64_t byte = floor_divide(bit, 8);
+        if ((static_cast<const std::uint8_t*>(mask.data)[byte] >> (bit - 8 * byte) & 1) == 0) {
+            return false;
+        }
     }
     return p.masks.blocks.data == nullptr ||
            grid_element<std::uint8_t>(p.masks.blocks, h, i / p.masks.block_queries, j / p.masks.block_keys) !=

@@ -76,10 +76,6 @@ std::uintptr_t alignment_of(element_type type) {
     return block.elements == 1 ? static_cast<std::uintptr_t>(block.bytes) : alignof(q8_0_block);
 }
 
-bool is_empty(const const_tensor& view) {
-    return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
-}
-
 void require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other) {
     if (written.first < other.last && other.first < written.last) {
         refuse(name, ": its memory overlaps that of ", other_name, ", it must be apart from it");
@@ -87,6 +83,10 @@ void require_apart(std::string_view name, byte_range written, std::string_view o
 }
 
 }  // namespace
+
+bool is_empty(const const_tensor& view) {
+    return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
+}
 
 byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed) {
     return check_view(name, view, std::span(&allowed, 1));

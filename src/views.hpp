@@ -46,6 +46,19 @@ byte_range check_view(std::string_view name, const const_tensor& view, element_t
 /// The memory of a view's scales, which are checked as a view is; empty for types without.
 byte_range check_scales(std::string_view name, const const_tensor& view);
 
+bool is_empty(const const_tensor& view);
+
+/// The strides of a view without elements may be anything, and nobody checks them: they are 0 here, for
+/// offsets to be computed with.
+template <class Void>
+basic_tensor<Void> with_sound_strides(basic_tensor<Void> view) {
+    if (is_empty(view)) {
+        view.strides = {};
+        view.scale_strides = {};
+    }
+    return view;
+}
+
 void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
                     std::string_view reason);
 

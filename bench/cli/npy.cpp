@@ -186,7 +186,8 @@ const_tensor array::view() const {
     for (std::size_t i = 0; i < 4; ++i) {
         const std::size_t axis = fortran_order ? i : 3 - i;
         strides[axis] = stride;
-        stride *= extents[axis];
+        // Overflows only if there are no elements.
+        static_cast<void>(__builtin_mul_overflow(stride, extents[axis], &stride));
     }
     const void* const data =
         type == element_type::f16 ? static_cast<const void*>(halves.data()) : floats.data();

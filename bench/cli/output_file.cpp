@@ -1,5 +1,6 @@
 #include "output_file.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,10 +30,12 @@ output_file::output_file(std::string_view option, std::filesystem::path path)
     if (!path_.has_filename() || (exists(status) && !is_regular_file(status))) {
         throw run_error(std::string(option) + ": '" + path_.string() + "' is not the name of a regular file");
     }
-    std::FILE* tried = std::fopen(temporary_.c_str(), "wbx");
+    // A file that is protected against writing could still be replaced, which is not what its owner wants.
+    const bool is_protected = exists(status) && faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) != 0;
+    std::FILE* tried = is_protected ? nullptr : std::fopen(temporary_.c_str(), "wbx");
     if (tried == nullptr) {
-        throw run_error(std::string(option) + ": '" + path_.string() +
-                        "' cannot be written: " + std::strerror(errno));
+        const std::string reason = std::strerror(errno);
+        throw run_error(std::string(option) + ": '" + path_.string() + "' cannot be written: " + reason);
     }
     std::fclose(tried);
     std::filesystem::remove(temporary_, ignored);

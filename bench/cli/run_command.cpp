@@ -102,12 +102,11 @@ void run(const run_options& given) {
     attention(queries, k.view(), v.view(), out_view, how);
     const measure::duration took = watch.elapsed();
 
+    // Both are written before either gets its name.
     write_npy(out_file, out_shape, out);
+    if (lse_file) { write_npy(*lse_file, lse_shape, lse); }
     out_file.commit();
-    if (lse_file) {
-        write_npy(*lse_file, lse_shape, lse);
-        lse_file->commit();
-    }
+    if (lse_file) { lse_file->commit(); }
     std::cout << format_count(queries.heads()) << " heads, " << format_count(queries.tokens()) << " queries, "
               << format_count(k.view().tokens()) << " keys: " << format_seconds(took.wall) << " on "
               << planned.threads << (planned.threads == 1 ? " thread (" : " threads (") << isa_name(which)

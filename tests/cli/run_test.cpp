@@ -144,6 +144,17 @@ TEST_CASE("run refuses hostile and broken files") {
     check_refused(npy_bytes(std::string(60000, '('), data), "understood");
 }
 
+TEST_CASE("run takes arrays without elements, however wide they are said to be") {
+    const problem p;
+    const std::string none = npy_bytes("<f4", {0, 4611686018427387904, 4611686018427387904}, "");
+    write_file(p.directory.path("q.npy"), none);
+    const finished run = p.run();
+    CAPTURE(run.text);
+    CHECK(run.exit_code == 1);
+    CHECK(run.text.find("q: head_dim is 4611686018427387904") != std::string::npos);
+    CHECK(p.directory.files() == std::vector<std::string>{"k.npy", "q.npy", "v.npy"});
+}
+
 TEST_CASE("run refuses shapes that do not fit, and wrong command lines") {
     const problem p;
     write_file(p.directory.path("v.npy"), npy_bytes("<f4", {2, 8, 2}, bytes_of(some_values(2 * 8 * 2, 3))));
