@@ -14,27 +14,27 @@ volatile float last_sum = 0;
 
 }  // namespace
 
-duration read_memory(isa which, int threads, const void* memory, std::size_t bytes, read_order order) {
+duration read_memory(isa which, int threads, const void* memory, std::size_t bytes, read_order order,
+                     int passes) {
     const machine_kernels& kernels = machine_kernels_of(which);
     const auto sum = order == read_order::in_order ? kernels.sum : kernels.sum_streams;
     const auto* const values = static_cast<const float*>(memory);
     constexpr std::int64_t step = read_step / sizeof(float);
     const auto steps = static_cast<std::int64_t>(bytes / read_step);
     float total = 0;
-    const stopwatch watch(threads);
-    if (threads == 1) {
-        total = sum(values, steps * step);
-    } else {
-#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : total)
-        for (std::int64_t part = 0; part < threads; ++part) {
-            const std::int64_t first = steps * part / threads * step;
-            const std::int64_t last = steps * (part + 1) / threads * step;
-            total += sum(values + first, last - first);
-        }
+    double cpu = 0;
+    const stopwatch all(1);
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : total, cpu)
+    for (std::int64_t part = 0; part < threads; ++part) {
+        const std::int64_t first = steps * part / threads * step;
+        const std::int64_t last = steps * (part + 1) / threads * step;
+        const stopwatch own(1);
+        for (int pass = 0; pass < passes; ++pass) { total += sum(values + first, last - first); }
+        cpu += own.elapsed().cpu;
     }
-    const duration passed = watch.elapsed();
+    const double wall = all.elapsed().wall;
     last_sum = total;
-    return passed;
+    return {wall, cpu};
 }
 
 double read_bandwidth_gbps(isa which, int threads, std::size_t bytes, int repeats) {

@@ -20,8 +20,10 @@ inline constexpr std::size_t read_step = 4096;
 enum class read_order : std::uint8_t { in_order, streams };
 
 /// Reads `bytes` bytes (rounded down to a multiple of read_step) at an address that is a multiple of 64, each
-/// once, with `threads` threads, and says how long it took.
-duration read_memory(isa which, int threads, const void* memory, std::size_t bytes, read_order order);
+/// `passes` times, with `threads` threads, and says how long it took. The CPU time is that of reading alone,
+/// and not of starting threads and of waiting for them.
+duration read_memory(isa which, int threads, const void* memory, std::size_t bytes, read_order order,
+                     int passes = 1);
 
 /// The rate, in GB/s (10^9 bytes) by wall clock, at which `threads` threads together read a buffer of `bytes`
 /// bytes (half of the available memory at most), best of `repeats` in the better of both orders. The default

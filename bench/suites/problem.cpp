@@ -147,12 +147,12 @@ double problem::visible_scores() const {
     }
 }
 
-work problem::least_work() const {
+measure::work problem::least_work() const {
     const auto elements = [](const const_tensor& of) {
         return static_cast<double>(of.batch() * of.heads() * of.tokens()) *
                static_cast<double>(of.head_dim());
     };
-    work least;
+    measure::work least;
     least.flops = 2.0 * static_cast<double>(s_.head_dim + s_.value_dim) * visible_scores();
     least.bytes = bytes_of(q_.type, elements(q_)) + bytes_of(k_.type, elements(k_)) +
                   4.0 * static_cast<double>(result_.size());

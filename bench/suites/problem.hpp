@@ -27,7 +27,7 @@ public:
 
     /// What a call has to do at least: 2 (head_dim + value_dim) operations per visible score; every element
     /// of q, k, v and a mask read once, and of the output written.
-    [[nodiscard]] work least_work() const;
+    [[nodiscard]] measure::work least_work() const;
 
 private:
     void place_tensors();

@@ -21,13 +21,13 @@ constexpr double batch_seconds = 4e-3;
 
 class series {
 public:
-    series(const limits& most, const work& least, int threads)
-        : most_(most), least_(least), threads_(threads), before_(most.measure()) {
+    series(const measure::limits& most, const measure::work& least, int threads)
+        : most_(most), least_(least), threads_(threads), before_(most.rates()) {
         note(before_);
     }
 
     void add(const measure::duration& passed, double calls) {
-        const limit_rates after = most_.measure();
+        const measure::limit_rates after = most_.rates();
         note(after);
         const double least = (most_.seconds(before_) + most_.seconds(after)) / 2;
         const double cpu = passed.cpu / calls;
@@ -64,7 +64,7 @@ public:
     }
 
 private:
-    void note(const limit_rates& rates) {
+    void note(const measure::limit_rates& rates) {
         peaks_.push_back(rates.peak_gflops);
         reads_.push_back(rates.read_gbps);
     }
@@ -77,10 +77,10 @@ private:
         return text + ", UNSTEADY: spread " + std::to_string(std::lround(100 * spread)) + " %";
     }
 
-    const limits& most_;
-    work least_;
+    const measure::limits& most_;
+    measure::work least_;
     int threads_;
-    limit_rates before_;
+    measure::limit_rates before_;
     std::vector<double> cpu_, wall_, least_seconds_, of_limit_, of_limit_wall_, peaks_, reads_;
 };
 
@@ -103,8 +103,8 @@ benchmark::IterationCount calls_per_batch(const problem& p, int threads) {
 
 void time_series(benchmark::State& state, const problem& p) {
     const plan planned = p.plan();
-    const work least = p.least_work();
-    const limits most(planned.isa, planned.threads, least);
+    const measure::work least = p.least_work();
+    const measure::limits most(planned.isa, planned.threads, least);
     const benchmark::IterationCount calls = calls_per_batch(p, planned.threads);
     series all(most, least, planned.threads);
     while (state.KeepRunningBatch(calls)) {

@@ -44,32 +44,6 @@ const char* name_of(masking which) {
     }
 }
 
-const char* name_of(element_type which) {
-    switch (which) {
-        case element_type::f16:
-            return "f16";
-        case element_type::bf16:
-            return "bf16";
-        case element_type::q8_0:
-            return "q8_0";
-        case element_type::q4_0:
-            return "q4_0";
-        case element_type::i8:
-            return "i8";
-        case element_type::e4m3:
-            return "e4m3";
-        case element_type::e5m2:
-            return "e5m2";
-        default:
-            return "f32";
-    }
-}
-
-double bytes_of(element_type type, double elements) {
-    const element_block block = block_of(type);
-    return elements * static_cast<double>(block.bytes) / static_cast<double>(block.elements);
-}
-
 std::string heads_name(const shape& s) {
     if (s.heads == s.kv_heads) { return "MHA"; }
     return (s.kv_heads == 1 ? "MQA:" : "GQA:") + std::to_string(s.heads / s.kv_heads);

@@ -9,7 +9,12 @@
 #include <tilewise/element_type.hpp>
 #include <tilewise/isa.hpp>
 
+#include "stored.hpp"
+
 namespace tilewise::suites {
+
+using measure::bytes_of;
+using measure::name_of;
 
 /// How the rows of a head lie in memory: dense; beside those of the other heads; or one head of many, far
 /// apart.
@@ -51,10 +56,6 @@ struct shape {
 
 [[nodiscard]] const char* name_of(layout which);
 [[nodiscard]] const char* name_of(masking which);
-[[nodiscard]] const char* name_of(element_type which);
-
-/// The bytes of so many elements.
-[[nodiscard]] double bytes_of(element_type type, double elements);
 
 /// "MHA", "GQA:4" or "MQA:8".
 [[nodiscard]] std::string heads_name(const shape& s);

@@ -1,8 +1,8 @@
 // What the machine allows a call at most, measured beside it: the larger of the time that its operations take
 // at the multiply-add peak, and the time that its bytes take at the speed at which the same memory is read.
 
-#ifndef TILEWISE_SUITES_LIMITS_HPP
-#define TILEWISE_SUITES_LIMITS_HPP
+#ifndef TILEWISE_MEASURE_LIMITS_HPP
+#define TILEWISE_MEASURE_LIMITS_HPP
 
 #include <cstddef>
 #include <vector>
@@ -11,7 +11,7 @@
 
 #include "read_bandwidth.hpp"
 
-namespace tilewise::suites {
+namespace tilewise::measure {
 
 /// What a call has to do at least, and memory like that it reads from.
 struct work {
@@ -35,22 +35,22 @@ public:
 
     /// A few milliseconds to tens of them. By CPU time, divided by the threads: what others take away of the
     /// cores does not count, what they take away of the memory's speed does.
-    [[nodiscard]] limit_rates measure() const;
+    [[nodiscard]] limit_rates rates() const;
 
     /// The least time of a call, in seconds.
-    [[nodiscard]] double seconds(const limit_rates& rates) const;
-    [[nodiscard]] bool is_memory(const limit_rates& rates) const;
+    [[nodiscard]] double seconds(const limit_rates& at) const;
+    [[nodiscard]] bool is_memory(const limit_rates& at) const;
 
 private:
-    [[nodiscard]] double read_once(measure::read_order order) const;
+    [[nodiscard]] double read(read_order order, int passes) const;
 
     isa isa_;
     int threads_;
     work work_;
-    measure::read_order order_ = measure::read_order::in_order;
+    read_order order_ = read_order::in_order;
     int passes_ = 1;
 };
 
-}  // namespace tilewise::suites
+}  // namespace tilewise::measure
 
 #endif
