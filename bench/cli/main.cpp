@@ -64,6 +64,7 @@ void parse_and_run(int argc, char** argv) {
     app.require_subcommand(1);
     add_compare(app, measure::own_path(argv[0]));
     add_run(app);
+    add_time(app);
     add_info(app);
     add_explain(app);
     add_memory_probe(app);

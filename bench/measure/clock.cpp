@@ -59,6 +59,13 @@ double median(std::vector<double> values) {
     return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+double spread(std::vector<double> values) {
+    if (values.size() < 4) { return 0; }
+    std::sort(values.begin(), values.end());
+    const std::size_t quarter = values.size() / 4;
+    return (values[values.size() - 1 - quarter] - values[quarter]) / median(values);
+}
+
 double smallest(const std::vector<double>& values) {
     return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
 }

@@ -38,6 +38,10 @@ private:
 /// The smallest; 0 of none.
 [[nodiscard]] double smallest(const std::vector<double>& values);
 
+/// How far the middle half of the values spreads, over their median: a quarter of them is below it, and a
+/// quarter above; 0 of fewer than four.
+[[nodiscard]] double spread(std::vector<double> values);
+
 /// The largest; 0 of none.
 [[nodiscard]] double largest(const std::vector<double>& values);
 

@@ -23,6 +23,14 @@ void multiply_add_chains(std::int64_t rounds) {
     for (vec& value : chain) { forget(value); }
 }
 
+float total_of(const vec (&partial)[4]) {
+    float stored[lanes];
+    store(stored, add(add(partial[0], partial[1]), add(partial[2], partial[3])));
+    float total = 0.0F;
+    for (const float value : stored) { total += value; }
+    return total;
+}
+
 float sum(const float* values, std::int64_t count) {
     constexpr int streams = 4;
     vec partial[streams];
@@ -30,17 +38,31 @@ float sum(const float* values, std::int64_t count) {
     for (std::int64_t i = 0; i < count; i += streams * lanes) {
         for (int s = 0; s < streams; ++s) { partial[s] = add(partial[s], load(values + i + s * lanes)); }
     }
-    const vec all = add(add(partial[0], partial[1]), add(partial[2], partial[3]));
-    float stored[lanes];
-    store(stored, all);
-    float total = 0.0F;
-    for (const float value : stored) { total += value; }
-    return total;
+    return total_of(partial);
+}
+
+float sum_streams(const float* values, std::int64_t count) {
+    constexpr std::int64_t streams = 8;
+    constexpr std::int64_t step = 64;    // floats of a stream between two others
+    constexpr std::int64_t ahead = 256;  // floats
+    vec partial[4];
+    for (vec& value : partial) { value = broadcast(0.0F); }
+    const std::int64_t part = count / streams;
+    for (std::int64_t i = 0; i < part; i += step) {
+        for (std::int64_t s = 0; s < streams; ++s) {
+            const float* const from = values + s * part + i;
+            for (std::int64_t n = 0; n < step; n += 16) { __builtin_prefetch(from + ahead + n, 0, 2); }
+            for (std::int64_t n = 0; n < step; n += 4 * lanes) {
+                for (int p = 0; p < 4; ++p) { partial[p] = add(partial[p], load(from + n + p * lanes)); }
+            }
+        }
+    }
+    return total_of(partial);
 }
 
 }  // namespace
 
 extern const machine_kernels machine_table;
-const machine_kernels machine_table = {multiply_add_chains, 2 * lanes* chains, sum};
+const machine_kernels machine_table = {multiply_add_chains, 2 * lanes* chains, sum, sum_streams};
 
 }  // namespace tilewise::measure::TILEWISE_ISA

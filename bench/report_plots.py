@@ -1,0 +1,146 @@
+"""The plots of report.py, by gnuplot. Each is as wide as a README shows it, and carries its units."""
+
+import re
+import subprocess
+
+TERMINALS = {"svg": "svg size 900,{height} font 'sans,14' background rgb 'white'",
+             "png": "pngcairo size 900,{height} font 'sans,11'"}
+
+# Blue, orange, green, purple, brown: told apart by most people, and in print.
+COLOURS = ["#1f6fb4", "#e08214", "#2a9d4b", "#8e5ea2", "#8c564b"]
+
+
+def run_gnuplot(folder, name, plot_format, height, commands):
+    path = folder / f"{name}.{plot_format}"
+    script = [f"set terminal {TERMINALS[plot_format].format(height=height)}", f"set output '{path.name}'",
+              "set termoption noenhanced", "set rmargin 4", "set grid lt 1 lc rgb '#dddddd'", "set style data linespoints", *commands]
+    subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True, cwd=folder)
+    return path.name
+
+
+def length_label(tokens):
+    return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
+
+
+def token_axis(lengths, label="tokens"):
+    lengths = sorted(set(lengths))
+    ticks = ", ".join(f"'{length_label(t)}' {t}" for t in lengths)
+    return ["set logscale x 2", f"set xtics ({ticks})", f"set xrange [{0.8 * lengths[0]}:{1.25 * lengths[-1]}]",
+            f"set xlabel '{label}'"]
+
+
+def plot(series):
+    """Inline data, and a plot command: series are (title, style, [(x, y)])."""
+    commands = []
+    for i, (_, _, points) in enumerate(series):
+        commands += [f"$d{i} << END", *(f"{x} {y}" for x, y in points), "END"]
+    curves = ", ".join(f"$d{i} using 1:2 {style} title '{title}'" for i, (title, style, _) in enumerate(series))
+    return [*commands, "plot " + curves]
+
+
+def line(colour, width=2, point=7):
+    return f"with linespoints lw {width} pt {point} ps 0.7 lc rgb '{COLOURS[colour]}'"
+
+
+LIMIT = "with lines lw 2 dt 2 lc rgb '#444444'"
+
+
+def draw_comparison(folder, comparison, plot_format):
+    rows = comparison["rows"]
+    lengths = [row["tokens"] for row in rows]
+    naive = [row for row in rows if row["naive_cpu_seconds"] is not None]
+    first = rows[0]
+    title = (f"{first['heads']} heads of {first['head_dim']}, causal, {first['threads']} thread"
+             f"{'s' if first['threads'] > 1 else ''}")
+    tensors = [(row["tokens"], 8 * row["head_dim"] * row["tokens"] * (row["heads"] + row["kv_heads"]) / 2**20)
+               for row in rows]
+    time = [("naive", line(1), [(r["tokens"], 1e3 * r["naive_cpu_seconds"]) for r in naive]),
+            ("tiled", line(0), [(r["tokens"], 1e3 * r["tiled_cpu_seconds"]) for r in rows]),
+            ("limit: multiply-add peak", LIMIT,
+             [(r["tokens"], 1e3 * r["tiled_cpu_seconds"] * r["tiled_fraction_of_peak"]) for r in rows])]
+    memory = [("naive, peak", line(1), [(r["tokens"], r["naive_peak_rss_bytes"] / 2**20) for r in naive]),
+              ("tiled, peak", line(0), [(r["tokens"], r["tiled_peak_rss_bytes"] / 2**20) for r in rows]),
+              ("q, k, v and output alone", LIMIT, tensors),
+              ("tiled, scratch", line(2), [(r["tokens"], r["tiled_scratch_bytes"] / 2**20) for r in rows])]
+    commands = [f"set multiplot layout 1,2 title '{title}'", "set logscale y 10", "set key top left reverse Left",
+                *token_axis(lengths), "set title 'Time of a call'", "set ylabel 'CPU time, ms'", *plot(time),
+                "set title 'Memory of the process'", "set ylabel 'MiB'", "set yrange [*:20000]", *plot(memory),
+                "unset multiplot"]
+    return run_gnuplot(folder, "comparison", plot_format, 430, commands)
+
+
+def points_of(rows, pattern, x, y):
+    found = []
+    for row in rows:
+        match = re.match(pattern, row["name"])
+        if match:
+            found.append((x(match), y(row)))
+    return sorted(found)
+
+
+def tokens_of(match):
+    text = match[1]
+    return int(text[:-1]) * 1024 if text.endswith("k") else int(text)
+
+
+def draw_decode(folder, rows, plot_format):
+    series, limits = [], []
+    for i, kind in enumerate(("f32", "f16", "bf16", "q8_0", "q4_0")):
+        pattern = rf"decode/\w+/{kind}/bhsd/batch:1/heads:8/T:(\w+)/threads:1"
+        points = points_of(rows, pattern, tokens_of, lambda row: row["GB/s"])
+        if points:
+            series.append((kind, line(i), points))
+        if kind == "f32":
+            limits = points_of(rows, pattern, tokens_of, lambda row: row["read"])
+    if not series:
+        return None
+    series.append(("limit: reading f32 keys and values", LIMIT, limits))
+    commands = ["set logscale y 10", "set key top right maxrows 3", "set yrange [1:400]", *token_axis([x for x, _ in limits], "keys"),
+                "set title 'Decoding one token, 8 heads of 128, one thread'",
+                "set ylabel 'GB/s of keys and values'", *plot(series)]
+    return run_gnuplot(folder, "decode", plot_format, 400, commands)
+
+
+def draw_roofline(folder, rows, plot_format):
+    peak = max(row["peak"] for row in rows)
+    single = [row["read"] for row in rows if "threads:2" not in row["name"]]
+    memory, cache = min(single), max(single)
+    intensities = [2 ** (e / 8) for e in range(-12, 105)]
+    roofs = [("from memory", "with lines lw 2 lc rgb '#444444'", [(x, min(peak, x * memory)) for x in intensities]),
+             ("from the cache", LIMIT, [(x, min(peak, x * cache)) for x in intensities])]
+    for i, (title, suite) in enumerate((("prefill", "prefill/"), ("decode", "decode/"), ("a few rows", "rows/"))):
+        points = [(row["flops"] / row["bytes"], row["GFLOP/s"]) for row in rows
+                  if row["name"].startswith(suite) and "threads:2" not in row["name"]]
+        if points:
+            roofs.append((title, f"with points pt {(7, 5, 9)[i]} ps 0.9 lc rgb '{COLOURS[i]}'", points))
+    commands = ["set logscale xy", "set key bottom right", "set xlabel 'operations per byte of q, k, v and output'",
+                "set ylabel 'GFLOP/s'", f"set title 'Roofline of one core: {peak:.0f} GFLOP/s, {memory:.0f} GB/s from memory, "
+                f"{cache:.0f} GB/s from the cache'",
+                f"set yrange [1:{2 * peak}]", *plot(roofs)]
+    return run_gnuplot(folder, "roofline", plot_format, 430, commands)
+
+
+def draw_rows(folder, rows, plot_format):
+    pattern = r"rows/\w+/f32/d:128/rows:(\d+)$"
+    count = lambda match: int(match[1])
+    each = [(x, 1e6 * y / x) for x, y in points_of(rows, pattern, count, lambda row: row["cpu"])]
+    least = [(x, 1e6 * y / x) for x, y in points_of(
+        rows, pattern, count,
+        lambda row: max(row["flops"] / row["peak"], row["bytes"] / row["read"]) * 1e-9)]
+    if not each:
+        return None
+    commands = ["set logscale x 2", "set logscale y 10", "set key top right", "set xlabel 'query rows'",
+                "set xtics (1, 2, 4, 8, 12, 16, 32, 48, 64, 96, 128)", "set ytics (10, 15, 20, 30, 50, 100)",
+                "set ylabel 'µs of CPU time per query row'", "set yrange [10:*]", "set xrange [0.9:140]",
+                "set title 'A few query rows over 4096 keys of 128'",
+                *plot([("measured", line(0), each), ("limit", LIMIT, least)])]
+    return run_gnuplot(folder, "rows", plot_format, 380, commands)
+
+
+def draw(folder, rows, comparison, plot_format):
+    """Draws all plots there are rows for; {name: file name}."""
+    plots = {"comparison": draw_comparison(folder, comparison, plot_format),
+             "roofline": draw_roofline(folder, rows, plot_format),
+             "decode": draw_decode(folder, rows, plot_format),
+             "rows": draw_rows(folder, rows, plot_format)}
+    return {name: file for name, file in plots.items() if file}
