@@ -45,45 +45,45 @@ struct kv_cache_options {
 /// arguments throw std::invalid_argument, a full cache std::length_error; nothing has changed then. Member
 /// functions that are const may be called from several threads at once, others not beside any other. Nothing
 /// is allocated after construction, but for what attention() itself allocates.
-class TILEWISE_API kv_cache {
+class kv_cache {
 public:
-    explicit kv_cache(const kv_cache_options& how);
-    ~kv_cache();
-    kv_cache(kv_cache&& other) noexcept;
-    kv_cache& operator=(kv_cache&& other) noexcept;
+    TILEWISE_API explicit kv_cache(const kv_cache_options& how);
+    TILEWISE_API ~kv_cache();
+    TILEWISE_API kv_cache(kv_cache&& other) noexcept;
+    TILEWISE_API kv_cache& operator=(kv_cache&& other) noexcept;
     kv_cache(const kv_cache&) = delete;
     kv_cache& operator=(const kv_cache&) = delete;
 
     /// A new, empty sequence.
-    int add();
+    TILEWISE_API int add();
 
     /// A new sequence that begins with the first `tokens` tokens of another one. Pages are shared, and copied
     /// only when one of the two writes to one of them.
-    int fork(int sequence, std::int64_t tokens);
+    TILEWISE_API int fork(int sequence, std::int64_t tokens);
 
     /// Forgets a sequence.
-    void remove(int sequence);
+    TILEWISE_API void remove(int sequence);
 
     /// Forgets the tokens from position `tokens` on. Not those that the window has dropped already: from
     /// first_position() to length().
-    void truncate(int sequence, std::int64_t tokens);
+    TILEWISE_API void truncate(int sequence, std::int64_t tokens);
 
     /// Appends tokens: k [1, kv_heads, tokens, head_dim] and v [1, kv_heads, tokens, value_dim], f32, f16 or
     /// bf16, any strides. They are converted, or quantised as the functions of quantize.hpp do it, one token
     /// and head at a time: what is stored does not depend on how many come at once.
-    void append(int sequence, const const_tensor& k, const const_tensor& v);
+    TILEWISE_API void append(int sequence, const const_tensor& k, const const_tensor& v);
 
     /// The position of the next token: how many have been appended.
-    [[nodiscard]] std::int64_t length(int sequence) const;
+    [[nodiscard]] TILEWISE_API std::int64_t length(int sequence) const;
 
     /// The position of the first token that is still held; 0 without a window.
-    [[nodiscard]] std::int64_t first_position(int sequence) const;
+    [[nodiscard]] TILEWISE_API std::int64_t first_position(int sequence) const;
 
     /// Pages that no sequence holds.
-    [[nodiscard]] std::int64_t free_pages() const;
+    [[nodiscard]] TILEWISE_API std::int64_t free_pages() const;
 
     /// All memory that the cache holds, in bytes: pages, scales and tables.
-    [[nodiscard]] std::size_t memory_bytes() const;
+    [[nodiscard]] TILEWISE_API std::size_t memory_bytes() const;
 
     /// tilewise::attention for one batch entry of q and out per sequence, over all that the sequence holds:
     /// q [sequences, heads, n_queries, head_dim]. By default, the last query is the last token of its
@@ -91,8 +91,8 @@ public:
     /// all. The members of `how` that say which keys there are (key_lengths, key_position, key_positions,
     /// key_starts, block_table) must not be set. The bits are those of attention() on keys and values that
     /// follow each other.
-    void attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
-                   const options& how = {});
+    TILEWISE_API void attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
+                                const options& how = {});
 
 private:
     struct state;
