@@ -203,18 +203,25 @@ void check_ranges(const options& how, problem& p, memory_map& memory) {
     p.intervals.last_key = check_grid("ranges.last", ranges.last, key_types, p, p.queries, 1, memory);
 }
 
+/// A position more than 0 leaves room for the keys after it.
+void require_position(std::string_view name, std::int64_t position, const problem& p) {
+    const std::int64_t largest = position == 0 ? 0 : largest_position - std::min(p.keys, largest_position);
+    if (position < 0 || position > largest) {
+        refuse(name, ": ", position, " given with ", p.keys,
+               " keys, it must be at least 0, and both at most 2^61");
+    }
+}
+
 void check_key_positions(const options& how, problem& p) {
+    require_position("key_position", how.key_position, p);
+    p.key_position = how.key_position;
     if (how.key_positions.empty()) { return; }
     if (static_cast<std::int64_t>(how.key_positions.size()) != p.batch) {
         refuse("key_positions: ", how.key_positions.size(), " values given, it must be one for each of ",
                p.batch, " sequences");
     }
     if (how.key_position != 0) { refuse("key_position: ", how.key_position, " given beside key_positions"); }
-    for (const std::int64_t position : how.key_positions) {
-        if (position < 0 || position > largest_position) {
-            refuse("key_positions: ", position, " given, they must be from 0 to 2^61");
-        }
-    }
+    for (const std::int64_t position : how.key_positions) { require_position("key_positions", position, p); }
     p.key_positions = how.key_positions;
 }
 
@@ -287,11 +294,6 @@ void check_options(const options& how, memory_map& memory, problem& p) {
     p.sinks = how.sinks.empty() ? nullptr : how.sinks.data();
     check_key_lengths(how.key_lengths, p);
     p.key_lengths = how.key_lengths;
-    require_not_negative("key_position", how.key_position);
-    if (how.key_position > largest_position) {
-        refuse("key_position: ", how.key_position, " given, it must be at most 2^61");
-    }
-    p.key_position = how.key_position;
     p.is_top_left = how.causal == causal::top_left;
     p.query_position = how.query_position;
     check_key_positions(how, p);

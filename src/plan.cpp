@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -118,12 +119,22 @@ std::int64_t count_key_parts(const problem& p, const kernels::table& kernels, st
                                     most_key_parts(p, kernels));
 }
 
+/// The bytes of so many floats.
+std::size_t floats_of(std::initializer_list<std::int64_t> factors) {
+    std::size_t bytes = sizeof(float);
+    for (const std::int64_t factor : factors) {
+        if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(factor), &bytes)) {
+            throw std::bad_alloc();
+        }
+    }
+    return bytes;
+}
+
 /// Room for the states of all chunks of all blocks, and for those of their rows, where keys are cut into
 /// parts.
 std::size_t chunk_state_bytes(const problem& p, const work_plan& w, std::int64_t blocks) {
     if (w.summary.key_parts == 1) { return 0; }
-    const auto states = static_cast<std::size_t>(blocks * w.summary.block_rows * (count_chunks(p) + 1));
-    return states * static_cast<std::size_t>(w.shape.state_floats) * sizeof(float);
+    return floats_of({blocks, w.summary.block_rows, count_chunks(p) + 1, w.shape.state_floats});
 }
 
 /// Whether rows can be read where they are: f32, dense, and not so far apart that a chunk of them fights for
@@ -168,13 +179,7 @@ std::size_t list_bytes(const problem& p) {
 /// The final maximum and sum of each query row, where weights are summed over them.
 std::size_t row_state_bytes(const problem& p) {
     if (!p.sum_keys) { return 0; }
-    std::size_t bytes = 2 * sizeof(float);
-    for (const std::int64_t factor : {p.batch_entries, p.heads, p.query_tokens}) {
-        if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(factor), &bytes)) {
-            throw std::bad_alloc();
-        }
-    }
-    return bytes;
+    return floats_of({2, p.batch_entries, p.heads, p.query_tokens});
 }
 
 /// The blocks of one key head of a sequence.

@@ -103,13 +103,13 @@ std::vector<selection> covering_selection(count most_work) {
 }  // namespace
 
 TEST_CASE("exactness: a few rows against many keys, on any number of threads") {
-    const std::vector<std::int64_t> lengths =
+    const std::vector<std::int64_t> key_counts =
         isa_is_slow() ? std::vector<std::int64_t>{700} : std::vector<std::int64_t>{511, 512, 513, 3000};
-    for (const std::int64_t keys : lengths) {
+    for (const std::int64_t keys : key_counts) {
         for (const std::int64_t queries : {1, 2, 7}) {
-            for (const std::int64_t heads : {1, 4, 12}) {
-                const attention_case which{.heads = heads,
-                                           .kv_heads = heads == 12 ? 2 : 1,
+            for (const std::int64_t query_heads : {1, 4, 12}) {
+                const attention_case which{.heads = query_heads,
+                                           .kv_heads = query_heads == 12 ? 2 : 1,
                                            .queries = queries,
                                            .keys = keys,
                                            .key_dim = 72,

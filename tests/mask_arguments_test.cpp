@@ -40,6 +40,11 @@ TEST_CASE("mask arguments: intervals") {
     refuses({.attention_chunk = -3}, {"attention_chunk", "-3", "at least 0"});
     refuses({.query_position = INT64_MAX}, {"query_position", std::to_string(INT64_MAX), "2^61"});
     refuses({.causal = causal::top_left, .query_position = 5}, {"query_position", "5", "top_left"});
+    refuses({.key_position = -1}, {"key_position", "-1"});
+    refuses({.key_position = std::int64_t{1} << 61}, {"key_position", "9 keys", "2^61"});
+    const std::vector<count> positions = {3, -2};
+    refuses({.key_positions = positions}, {"key_positions", "-2"});
+    refuses({.key_position = 1, .key_positions = positions}, {"key_position", "1", "key_positions"});
     const std::vector<count> descending = {0, 5, 4, 9};
     refuses({.documents = descending}, {"documents", "4", "5"});
     const std::vector<count> single = {0};

@@ -76,27 +76,55 @@ TILEWISE_INLINE void look_one_by_one(const Row& row, std::int64_t first, std::in
     for (std::int64_t j = first; j < last; ++j) { seen.add(row.sees(j), row.sees(j)); }
 }
 
-/// Bytes side by side: their smallest and largest, which the compiler finds many at a time.
-inline void look_at_bytes(const std::uint8_t* bytes, std::int64_t count, std::uint8_t set, sighting& seen) {
-    std::uint8_t lowest = 0xff;
-    std::uint8_t highest = 0;
+/// Bytes of eight keys each.
+inline void look_at_bits(const std::uint8_t* bytes, std::int64_t count, sighting& seen) {
+    std::uint8_t any = 0;
     std::uint8_t common = 0xff;
     for (std::int64_t i = 0; i < count; ++i) {
-        lowest = bytes[i] < lowest ? bytes[i] : lowest;
-        highest = bytes[i] > highest ? bytes[i] : highest;
+        any |= bytes[i];
         common &= bytes[i];
     }
-    if (count > 0) { seen.add(highest != 0, set == 0xff ? common == 0xff : lowest != 0); }
+    if (count > 0) { seen.add(any != 0, common == 0xff); }
 }
 
-TILEWISE_INLINE void look(const byte_row& row, const key_range& keys, sighting& seen) {
+/// The smallest and largest byte of each key over the rows of a panel: rows are compared with each other
+/// first, many keys at a time, and keys only once for all rows.
+struct byte_columns {
+    std::uint8_t lowest[contract::chunk_keys];
+    std::uint8_t highest[contract::chunk_keys];
+    std::int64_t keys;  ///< 0: no rows yet
+
+    void add(const std::uint8_t* bytes, std::int64_t count) {
+        if (keys == 0) {
+            __builtin_memset(lowest, 0xff, sizeof lowest);
+            __builtin_memset(highest, 0, sizeof highest);
+        }
+        keys = count;
+        for (std::int64_t i = 0; i < count; ++i) {
+            lowest[i] = bytes[i] < lowest[i] ? bytes[i] : lowest[i];
+            highest[i] = bytes[i] > highest[i] ? bytes[i] : highest[i];
+        }
+    }
+    void add_to(sighting& seen) const {
+        std::uint8_t least = 0xff;
+        std::uint8_t most = 0;
+        for (std::int64_t i = 0; i < keys; ++i) {
+            least = lowest[i] < least ? lowest[i] : least;
+            most = highest[i] > most ? highest[i] : most;
+        }
+        if (keys > 0) { seen.add(most != 0, least != 0); }
+    }
+};
+
+TILEWISE_INLINE void look(const byte_row& row, const key_range& keys, sighting& seen, byte_columns& columns) {
     if (row.stride == 1) {
-        look_at_bytes(row.data + keys.first, keys.last - keys.first, 1, seen);
+        columns.add(row.data + keys.first, keys.last - keys.first);
     } else {
         look_one_by_one(row, keys.first, keys.last, seen);
     }
 }
-TILEWISE_INLINE void look(const bit_row& row, const key_range& keys, sighting& seen) {
+TILEWISE_INLINE void look(const bit_row& row, const key_range& keys, sighting& seen,
+                          byte_columns& /*columns*/) {
     if (row.stride != 1) {
         look_one_by_one(row, keys.first, keys.last, seen);
         return;
@@ -104,10 +132,11 @@ TILEWISE_INLINE void look(const bit_row& row, const key_range& keys, sighting& s
     const std::int64_t whole_first = smaller(round_up(row.first + keys.first, 8), row.first + keys.last);
     const std::int64_t whole_last = larger((row.first + keys.last) / 8 * 8, whole_first);
     look_one_by_one(row, keys.first, whole_first - row.first, seen);
-    look_at_bytes(row.data + whole_first / 8, (whole_last - whole_first) / 8, 0xff, seen);
+    look_at_bits(row.data + whole_first / 8, (whole_last - whole_first) / 8, seen);
     look_one_by_one(row, whole_last - row.first, keys.last, seen);
 }
-TILEWISE_INLINE void look(const block_row& row, const key_range& keys, sighting& seen) {
+TILEWISE_INLINE void look(const block_row& row, const key_range& keys, sighting& seen,
+                          byte_columns& /*columns*/) {
     for (std::int64_t j = keys.first; j < keys.last; j = (j / row.keys + 1) * row.keys) {
         seen.add(row.sees(j), row.sees(j));
     }
@@ -126,14 +155,18 @@ TILEWISE_INLINE key_range keys_in_chunk(const panel& p, std::int64_t start) {
 /// What the tensor masks say of the chunk that starts at `start` and of some after it.
 inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t start) {
     sighting seen[2][chunks_ahead];  // by `visible`, by `blocks`
+    byte_columns columns[chunks_ahead];
+    for (byte_columns& of_chunk : columns) { of_chunk.keys = 0; }
     visit_mask_rows(s, t, p, [&](std::int64_t, const auto& row) {
         constexpr bool of_blocks = __is_same(decltype(row), const block_row&);
         for (int i = 0; i < chunks_ahead; ++i) {
             const key_range keys = keys_in_chunk(p, start + i * contract::chunk_keys);
             if (is_empty(keys)) { continue; }
-            look(row, {keys.first - t.first_key, keys.last - t.first_key}, seen[of_blocks ? 1 : 0][i]);
+            look(row, {keys.first - t.first_key, keys.last - t.first_key}, seen[of_blocks ? 1 : 0][i],
+                 columns[i]);
         }
     });
+    for (int i = 0; i < chunks_ahead; ++i) { columns[i].add_to(seen[0][i]); }
     const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
     for (int i = 0; i < chunks_ahead; ++i) {
         bool hidden = false;
@@ -162,7 +195,9 @@ inline void fill_masked(const shape& s, const task& t, const panel& p, float* ti
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     visit_mask_rows(s, t, p, [&](std::int64_t r, const auto& row) {
         for (std::int64_t j = keys.first; j < keys.last; ++j) {
-            if (!row.sees(j - t.first_key)) { tile[(j - keys.first) * width + r] = value; }
+            // Always written: what a mask says cannot be predicted.
+            float* const place = tile + (j - keys.first) * width + r;
+            *place = row.sees(j - t.first_key) ? *place : value;
         }
     });
 }
