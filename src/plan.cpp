@@ -74,7 +74,7 @@ double visible_pairs(const problem& p) {
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 int useful_threads(double flops, std::int64_t tasks, const options& how) {
-    const int allowed = how.threads == 0 ? default_threads() : how.threads;
+    const int allowed = threads_for(how.threads);
     const double worth = std::max(1.0, flops / flops_per_thread);
     const auto enough = static_cast<std::int64_t>(std::min(worth, 1e6));
     return static_cast<int>(std::max<std::int64_t>(1, std::min({std::int64_t{allowed}, tasks, enough})));

@@ -7,8 +7,9 @@
 
 namespace tilewise {
 
-/// The threads that a call would get if it asked for no particular number.
-int default_threads();
+/// The threads that a call gets if it asks for so many, or for no particular number with 0: one alone in a
+/// thread whose team was lost in a fork.
+int threads_for(int wanted);
 
 /// Calls body(context, index, thread) once for each index 0 .. count - 1, with thread in 0 .. threads - 1
 /// and at most one call at a time for each thread. Indices are handed out in ascending order, each as soon
