@@ -6,6 +6,10 @@
 #ifdef TILEWISE_HAVE_OPENMP
 #    include <omp.h>
 #endif
+#if defined(TILEWISE_HAVE_OPENMP) && (defined(__unix__) || defined(__APPLE__))
+#    include <pthread.h>
+#    define TILEWISE_HAVE_FORK 1
+#endif
 
 namespace tilewise {
 
@@ -32,10 +36,28 @@ void take_part(void* context, std::size_t /*index*/) {
     }
 }
 
+#ifdef TILEWISE_HAVE_FORK
+// OpenMP keeps a team of threads for each thread that has used one. A forked child has the thread that forked
+// and no other, and libgomp would wait for that thread's team for ever.
+thread_local bool has_team = false;
+thread_local bool has_lost_team = false;
+
+void lose_team() { has_lost_team = has_team; }
+
+bool may_lead_team() {
+    static const int registered = pthread_atfork(nullptr, nullptr, lose_team);
+    static_cast<void>(registered);
+    return !has_lost_team;
+}
+#endif
+
 }  // namespace
 
 int usable_threads(int asked, const parallel_for& host) {
     if (host.run != nullptr) { return asked; }
+#ifdef TILEWISE_HAVE_FORK
+    if (!may_lead_team()) { return 1; }
+#endif
 #ifdef TILEWISE_HAVE_OPENMP
     return asked == 0 ? omp_get_max_threads() : asked;
 #else
@@ -46,6 +68,9 @@ int usable_threads(int asked, const parallel_for& host) {
 void run_tasks(int threads, std::int64_t count, void (*body)(void* context, std::int64_t index, int thread),
                void* context, const parallel_for& host) {
     shared_work work{count, body, context, threads};
+#ifdef TILEWISE_HAVE_FORK
+    has_team = has_team || (threads > 1 && host.run == nullptr);
+#endif
     if (threads > 1) {
         if (host.run != nullptr) {
             host.run(host.context, threads, take_part, &work);

@@ -9,7 +9,7 @@
 namespace tilewise {
 
 /// The threads that a call may have if it asks for so many (0: no particular number) and the host runs them,
-/// or, without a host's, OpenMP.
+/// or, without a host's, OpenMP: one alone in a thread whose team was lost in a fork.
 int usable_threads(int asked, const parallel_for& host);
 
 /// Calls body(context, index, thread) once for each index 0 .. count - 1, with thread in 0 .. threads - 1

@@ -28,6 +28,9 @@ std::atomic<std::size_t> bytes_asked = 0;
 std::atomic<std::size_t> largest_asked = 0;
 std::atomic<std::size_t> requests_made = 0;
 std::atomic<std::size_t> most_allowed = std::numeric_limits<std::size_t>::max();
+std::atomic<std::int64_t> blocks = 0;
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+std::atomic<std::int64_t> successes_left = never;
 
 void note(std::size_t bytes) {
     if (!counting) { return; }
@@ -46,13 +49,20 @@ void note_operator_new(std::size_t bytes) { note(bytes); }
 void* allocate(std::size_t bytes, std::size_t alignment) {
     note_operator_new(bytes);
     void* memory = nullptr;
-    if (bytes <= most_allowed) {
+    const bool must_fail = successes_left != never && successes_left-- == 0;
+    if (bytes <= most_allowed && !must_fail) {
         const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
         memory = alignment <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
                                                         : std::aligned_alloc(alignment, rounded);
     }
     if (memory == nullptr) { throw std::bad_alloc(); }
+    ++blocks;
     return memory;
+}
+
+void give_back(void* memory) {
+    if (memory != nullptr) { --blocks; }
+    std::free(memory);
 }
 
 }  // namespace
@@ -110,16 +120,16 @@ void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept {
     return operator new(bytes, tag);
 }
 
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { give_back(memory); }
+void operator delete[](void* memory) noexcept { give_back(memory); }
+void operator delete(void* memory, std::size_t) noexcept { give_back(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { give_back(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { give_back(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { give_back(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { give_back(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { give_back(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { give_back(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { give_back(memory); }
 
 namespace tilewise_tests {
 
@@ -136,5 +146,13 @@ std::size_t allocation_counter::requests() const { return requests_made; }
 
 allocation_limit::allocation_limit(std::size_t limit) { most_allowed = limit; }
 allocation_limit::~allocation_limit() { most_allowed = std::numeric_limits<std::size_t>::max(); }
+
+allocation_failure::allocation_failure(std::size_t number) {
+    successes_left = static_cast<std::int64_t>(number);
+}
+allocation_failure::~allocation_failure() { successes_left = never; }
+bool allocation_failure::happened() const { return successes_left < 0; }
+
+std::int64_t blocks_in_use() { return blocks; }
 
 }  // namespace tilewise_tests

@@ -4,6 +4,7 @@
 #define TILEWISE_TESTS_ALLOCATION_COUNTER_HPP
 
 #include <cstddef>
+#include <cstdint>
 
 namespace tilewise_tests {
 
@@ -32,6 +33,21 @@ public:
     allocation_limit(const allocation_limit&) = delete;
     allocation_limit& operator=(const allocation_limit&) = delete;
 };
+
+/// Makes one request of operator new fail with std::bad_alloc: the one with this number, counted from 0 since
+/// the construction, in all threads.
+class allocation_failure {
+public:
+    explicit allocation_failure(std::size_t number);
+    ~allocation_failure();
+    allocation_failure(const allocation_failure&) = delete;
+    allocation_failure& operator=(const allocation_failure&) = delete;
+
+    [[nodiscard]] bool happened() const;
+};
+
+/// Blocks of operator new that have not been given back.
+std::int64_t blocks_in_use();
 
 }  // namespace tilewise_tests
 

@@ -238,7 +238,9 @@ struct options {
 /// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).
 /// Allocates the scratch memory that plan_attention states, and frees it, unless it has options::workspace.
 /// Safe to call from several threads at once; changes no global state (rounding mode, flush-to-zero, OpenMP
-/// settings).
+/// settings). After fork, the child may compute as well, the thread that forked on one thread alone if it had
+/// used several before. (If that thread had used OpenMP by other means, set options::threads to 1: GNU's
+/// OpenMP would wait for its lost threads.)
 ///
 /// The online softmax over tiles is that of Milakov and Gimelshein (arXiv:1805.02867) and FlashAttention
 /// (Dao et al., arXiv:2205.14135); here its running maximum is an integer power of two, so that rescaling
