@@ -66,7 +66,7 @@ private:
     [[nodiscard]] std::string label() const {
         const bool memory = most_.is_memory({measure::median(peaks_), measure::median(reads_)});
         const double spread = measure::spread(memory ? reads_ : peaks_);
-        const std::string text = memory ? "limit: memory" : "limit: FMA";
+        std::string text = memory ? "limit: memory" : "limit: FMA";
         if (spread <= 0.1) { return text; }
         return text + ", UNSTEADY: spread " + std::to_string(std::lround(100 * spread)) + " %";
     }
