@@ -206,6 +206,7 @@ void add_time(CLI::App& app) {
         "call\n"
         "is; each further one is a call, and the machine's limits right after it.");
     std::vector<std::string> names;
+    names.reserve(types.size());
     for (const element_type type : types) { names.emplace_back(measure::name_of(type)); }
     command->add_option("--q", given->q, "Queries, .npy")->required();
     command->add_option("--k", given->k, "Keys, .npy")->required();

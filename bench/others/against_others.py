@@ -56,6 +56,9 @@ CASES = [
     Case("Llama-3-8B, decode 8k", 32, 8, 128, 1, 8192, False, "q8_0"),
     Case("Llama-3-8B, decode 8k", 32, 8, 128, 1, 8192, False, "q4_0"),
     Case("SmolLM2-1.7B, decode 2k", 32, 32, 64, 1, 2048),
+    Case("Llama-2-7B, decode 4k", 32, 32, 128, 1, 4096),
+    Case("Llama-2-7B, decode 4k", 32, 32, 128, 1, 4096, False, "f16"),
+    Case("Llama-2-7B, decode 4k", 32, 32, 128, 1, 4096, False, "q8_0"),
 ]
 
 # How far two right results may be apart: the rounding of the stored type, and of sums in another order.

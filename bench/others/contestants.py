@@ -109,7 +109,7 @@ class Ggml:
         self.ggml = ggml = import_or_none("ggml")
         if ggml is None:
             raise Unsupported
-        self.name = f"ggml (ggml-python {ggml.__version__})"
+        self.name = f"ggml {ggml.ggml_version().decode()}"
         kind = getattr(ggml, "GGML_TYPE_" + case.kv_type.upper())
         _, heads, queries, dim = q.shape
         kv_heads, keys = k.shape[1:3]

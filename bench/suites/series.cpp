@@ -1,17 +1,11 @@
 #include "series.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <memory>
-#include <new>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "clock.hpp"
-#include "limits.hpp"
-#include "problem.hpp"
 
 namespace tilewise::suites {
 namespace {
@@ -40,7 +34,7 @@ public:
         before_ = after;
     }
 
-    void report(benchmark::State& state, const plan& planned) const {
+    void report(benchmark::State& state, std::size_t scratch_bytes) const {
         const double best = measure::smallest(cpu_) / threads_;
         auto& counters = state.counters;
         counters["GFLOP/s"] = 1e-9 * least_.flops / best;
@@ -56,7 +50,7 @@ public:
         counters["peak_spread"] = measure::spread(peaks_);
         counters["read"] = measure::median(reads_);
         counters["read_spread"] = measure::spread(reads_);
-        counters["scratch"] = static_cast<double>(planned.scratch_bytes);
+        counters["scratch"] = static_cast<double>(scratch_bytes);
         counters["flops"] = least_.flops;
         counters["bytes"] = least_.bytes;
         counters["repeats"] = static_cast<double>(cpu_.size());
@@ -72,7 +66,7 @@ private:
     [[nodiscard]] std::string label() const {
         const bool memory = most_.is_memory({measure::median(peaks_), measure::median(reads_)});
         const double spread = measure::spread(memory ? reads_ : peaks_);
-        const std::string text = memory ? "limit: memory" : "limit: FMA";
+        std::string text = memory ? "limit: memory" : "limit: FMA";
         if (spread <= 0.1) { return text; }
         return text + ", UNSTEADY: spread " + std::to_string(std::lround(100 * spread)) + " %";
     }
@@ -85,13 +79,13 @@ private:
 };
 
 /// How many calls take batch_seconds.
-benchmark::IterationCount calls_per_batch(const problem& p, int threads) {
-    p.run();  // starts the threads, and touches memory for the first time
+benchmark::IterationCount calls_per_batch(const timed_call& call) {
+    call.run();  // starts the threads, and touches memory for the first time
     benchmark::IterationCount calls = 1;
     while (calls < 1'000'000) {
-        const measure::stopwatch watch(threads);
-        for (benchmark::IterationCount i = 0; i < calls; ++i) { p.run(); }
-        const double passed = watch.elapsed().cpu / threads;
+        const measure::stopwatch watch(call.threads);
+        for (benchmark::IterationCount i = 0; i < calls; ++i) { call.run(); }
+        const double passed = watch.elapsed().cpu / call.threads;
         if (passed >= batch_seconds / 4) {
             const double needed = static_cast<double>(calls) * batch_seconds / passed;
             return std::max<benchmark::IterationCount>(1, std::llround(std::ceil(needed)));
@@ -101,50 +95,21 @@ benchmark::IterationCount calls_per_batch(const problem& p, int threads) {
     return calls;
 }
 
-void time_series(benchmark::State& state, const problem& p) {
-    const plan planned = p.plan();
-    const measure::work least = p.least_work();
-    const measure::limits most(planned.isa, planned.threads, least);
-    const benchmark::IterationCount calls = calls_per_batch(p, planned.threads);
-    series all(most, least, planned.threads);
+}  // namespace
+
+void time_call(benchmark::State& state, const timed_call& call) {
+    const measure::limits most(call.isa, call.threads, call.least);
+    const benchmark::IterationCount calls = calls_per_batch(call);
+    series all(most, call.least, call.threads);
     while (state.KeepRunningBatch(calls)) {
-        const measure::stopwatch watch(planned.threads);
-        for (benchmark::IterationCount i = 0; i < calls; ++i) { p.run(); }
+        const measure::stopwatch watch(call.threads);
+        for (benchmark::IterationCount i = 0; i < calls; ++i) { call.run(); }
         const measure::duration passed = watch.elapsed();
         state.PauseTiming();
         all.add(passed, static_cast<double>(calls));
         state.ResumeTiming();
     }
-    all.report(state, planned);
-}
-
-}  // namespace
-
-void time_problem(benchmark::State& state, const shape& s) {
-    force_isa(s.isa);
-    std::shared_ptr<const problem> p;
-    try {
-        p = problem_of(s);
-    } catch (const std::bad_alloc&) {
-        state.SkipWithError("not enough memory for this shape");
-        return;
-    }
-    time_series(state, *p);
-}
-
-void time_competing(benchmark::State& state, const shape& s) {
-    force_isa(s.isa);
-    const std::shared_ptr<const problem> p = problem_of(s);
-    std::atomic<bool> stop = false;
-    std::thread busy([&stop] {
-        while (!stop.load(std::memory_order_relaxed)) {}
-    });
-    for (auto unused : state) {
-        static_cast<void>(unused);
-        p->run();
-    }
-    stop = true;
-    busy.join();
+    all.report(state, call.scratch_bytes);
 }
 
 }  // namespace tilewise::suites

@@ -1,4 +1,4 @@
-// Times one problem beside the limits of the machine, and reports both.
+// Times one call beside the limits of the machine, and reports both.
 //
 // Every repeat is a batch of calls with a measurement of the limits right before and after it, and is
 // compared with the mean of these two: on a machine that others use as well, rates move within seconds.
@@ -8,11 +8,23 @@
 
 #include <benchmark/benchmark.h>
 
-#include "shape.hpp"
+#include <cstddef>
+#include <functional>
+
+#include "limits.hpp"
 
 namespace tilewise::suites {
 
-/// The body of a benchmark. Skips it, with a message, if there is too little memory. Its counters:
+/// What is timed.
+struct timed_call {
+    std::function<void()> run;
+    measure::work least;
+    tilewise::isa isa{};
+    int threads = 1;
+    std::size_t scratch_bytes = 0;
+};
+
+/// The body of a benchmark. Its counters:
 ///   GFLOP/s       of the best repeat, by CPU time, all threads together; visible scores only
 ///   GB/s          the same of the bytes that have to be read and written
 ///   of_limit      the least time over the CPU time of a thread, the median of the repeats
@@ -26,10 +38,7 @@ namespace tilewise::suites {
 ///   repeats       batches of calls
 /// Beside them, the library's own columns are means: of wall time, and of the calling thread's CPU time.
 /// The label tells which limit counts, and whether its spread is above 10 %.
-void time_problem(benchmark::State& state, const shape& s);
-
-/// The same with another thread that keeps a core busy.
-void time_competing(benchmark::State& state, const shape& s);
+void time_call(benchmark::State& state, const timed_call& call);
 
 }  // namespace tilewise::suites
 

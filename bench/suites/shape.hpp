@@ -3,6 +3,7 @@
 #ifndef TILEWISE_SUITES_SHAPE_HPP
 #define TILEWISE_SUITES_SHAPE_HPP
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -50,6 +51,8 @@ struct shape {
     layout rows = layout::bhsd;
     int threads = 1;
     bool values_in_keys = false;  ///< V is the first value_dim elements of K's rows, as DeepSeek's MLA has it
+
+    std::size_t scratch_budget = 0;
 
     bool operator==(const shape&) const = default;
 };

@@ -2,13 +2,46 @@
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <new>
+#include <thread>
 
 #include <tilewise/isa.hpp>
 
+#include "problem.hpp"
 #include "series.hpp"
 
 namespace tilewise::suites {
+namespace {
+
+/// The body of a row; skips it, with a message, if there is too little memory.
+void time_problem(benchmark::State& state, const shape& s) {
+    force_isa(s.isa);
+    try {
+        const std::shared_ptr<const problem> p = problem_of(s);
+        const plan planned = p->plan();
+        time_call(state,
+                  {[&] { p->run(); }, p->least_work(), planned.isa, planned.threads, planned.scratch_bytes});
+    } catch (const std::bad_alloc&) { state.SkipWithError("not enough memory for this shape"); }
+}
+
+void time_competing(benchmark::State& state, const shape& s) {
+    force_isa(s.isa);
+    const std::shared_ptr<const problem> p = problem_of(s);
+    std::atomic<bool> stop = false;
+    std::thread busy([&stop] {
+        while (!stop.load(std::memory_order_relaxed)) {}
+    });
+    for (auto unused : state) {
+        static_cast<void>(unused);
+        p->run();
+    }
+    stop = true;
+    busy.join();
+}
+
+}  // namespace
 
 void registry::add(const std::string& name, const shape& s, bool usual) const {
     if (!usual && !everything_) { return; }

@@ -1,0 +1,86 @@
+// The kernels' own headers, compiled once more per instruction set, to call what is inside them. Where a
+// signature in src/kernels changes, this is the file that follows.
+
+#include "kernels/interface.hpp"
+#include "kernels/narrow.hpp"
+#include "kernels/scores.hpp"
+#include "kernels/simd.hpp"
+#include "kernels/softmax.hpp"
+#include "kernels/tiles.hpp"
+#include "kernels/values.hpp"
+#include "part_table.hpp"
+
+namespace tilewise::kernels::TILEWISE_ISA {
+namespace {
+
+using parts::tile_memory;
+
+constexpr std::int64_t panel_rows = static_cast<std::int64_t>(max_row_vectors) * lanes;
+
+std::int64_t stride(std::int64_t dim) { return tile_stride(dim); }
+
+row_state state_of(const tile_memory& m) {
+    float* const s = m.state;
+    return {
+        s, s + panel_rows, s + 2 * panel_rows, s + 3 * panel_rows, s + 4 * panel_rows, s + 5 * panel_rows};
+}
+
+tile rows_of(const tile_memory& m) { return {m.rows, tile_stride(m.dim)}; }
+
+/// Calls with the number of vectors as a constant.
+template <class Call>
+void with_vectors(int n, Call call) {
+    switch (n) {
+        case 1:
+            return call.template operator()<1>();
+        case 2:
+            return call.template operator()<2>();
+        default:
+            return call.template operator()<3>();
+    }
+}
+
+void scores(const tile_memory& m, int n) {
+    const tile_source none{};
+    chunk_prefetcher nothing(none, none, 0, 0, 1);
+    with_vectors(n, [&]<int Vectors>() {
+        score_tile<Vectors>(m.q, rows_of(m), m.keys, m.dim, m.scores, m.state + 6 * panel_rows, nothing);
+    });
+}
+
+void softmax(const tile_memory& m, int n) {
+    with_vectors(n, [&]<int Vectors>() { softmax_tile<Vectors>(m.scores, m.keys, 0.1F, state_of(m)); });
+}
+
+void values(const tile_memory& m, int n) {
+    const row_state s = state_of(m);
+    with_vectors(n, [&]<int Vectors>() {
+        value_tile<Vectors>(m.scores, m.rows, tile_stride(m.dim), m.keys, m.dim, s.keep, s.take, m.out);
+    });
+}
+
+void narrow_scores(const tile_memory& m, int n) {
+    float* const row_scores = m.scratch;
+    float* const last = m.scratch + lanes * contract::chunk_keys;
+    narrow_score_tile(m.q, rows_of(m), m.keys, m.dim, n, last, row_scores, m.scores, m.state + 6 * panel_rows,
+                      m.rows);
+}
+
+void narrow_values(const tile_memory& m, int n) {
+    const row_state s = state_of(m);
+    narrow_value_tile(
+        {m.scores, rows_of(m), m.keys, n, round_up(m.dim, max_depth), s.keep, s.take, m.out, m.rows});
+}
+
+void decode(const tile_memory& m) {
+    const row_layout layout{m.dim, 1, m.type, 1, 0};
+    load_tile({m.stored, layout, m.dim, m.scales, m.rows}, 0, m.keys);
+}
+
+}  // namespace
+
+extern const parts::part_table kernel_parts;
+const parts::part_table kernel_parts = {lanes,  narrow_rows,   stride,        scores, softmax,
+                                        values, narrow_scores, narrow_values, decode};
+
+}  // namespace tilewise::kernels::TILEWISE_ISA
