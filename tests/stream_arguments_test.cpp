@@ -116,9 +116,9 @@ TEST_CASE("stream arguments: positions must be known where they matter") {
         {{.alibi_slopes = slopes}, "alibi_slopes"},
         {{.score_function = {nothing, nullptr}}, "score_function"}};
     const inputs given = make_inputs(sizes);
-    for (const auto& [how, name] : cases) {
-        refuses_to_start(how, {"total_keys: none given", "query_position", name}, unknown);
-        options placed = how;
+    for (const auto& one : cases) {
+        refuses_to_start(one.first, {"total_keys: none given", "query_position", one.second}, unknown);
+        options placed = one.first;
         placed.query_position = 3;
         CHECK_NOTHROW(attention_stream(given.q.view(), unknown, placed));
     }
@@ -189,30 +189,40 @@ TEST_CASE("stream arguments: results, and nothing is written then") {
     CHECK(first_difference(finished(stream, sizes), want) == "");
 }
 
+namespace {
+
+/// All functions throw and give the reason; then the stream is assigned to, and serves.
+void check_unusable(attention_stream& stream, const std::string& reason, const inputs& given,
+                    const std::vector<std::byte>& state) {
+    row_results into(sizes);
+    std::vector<std::byte> room(state.size());
+    const std::pair<std::string, std::function<void()>> calls[] = {
+        {"add", [&] { add_keys(stream, given, 0, 1); }},
+        {"finish", [&] { stream.finish(into.out.view()); }},
+        {"keys_added", [&] { static_cast<void>(stream.keys_added()); }},
+        {"saved_bytes", [&] { static_cast<void>(stream.saved_bytes()); }},
+        {"save", [&] { static_cast<void>(stream.save()); }},
+        {"save", [&] { stream.save(room); }},
+        {"restore", [&] { stream.restore(state); }}};
+    for (const auto& call : calls) {
+        refuses<std::logic_error>(call.second, {call.first + " called", reason});
+    }
+    CHECK(into.out.damage() == "");
+    stream = attention_stream(given.q.view(), stream_sizes_of(sizes));
+    CHECK(stream.keys_added() == 0);
+}
+
+}  // namespace
+
 TEST_CASE("stream arguments: after finish, and after being moved from") {
     const inputs given = make_inputs(sizes);
-    row_results into(sizes);
+    const row_results into(sizes);
     attention_stream done = stream_over(sizes, given, {}, {200});
     done.finish(into.out.view());
     attention_stream moved = stream_over(sizes, given, {}, {200});
     const attention_stream taken(std::move(moved));
-    const std::vector<std::byte> bytes = taken.save();
-    std::vector<std::byte> room(bytes.size());
-    const std::pair<attention_stream*, std::string> cases[] = {{&done, "finished"}, {&moved, "moved from"}};
-    for (const auto& [stream, reason] : cases) {
-        const auto throws = [&, stream = stream](const std::function<void()>& call, const char* name) {
-            refuses<std::logic_error>(call, {name, reason});
-        };
-        throws([&, stream = stream] { add_keys(*stream, given, 0, 1); }, "add called");
-        throws([&, stream = stream] { stream->finish(into.out.view()); }, "finish called");
-        throws([stream = stream] { static_cast<void>(stream->keys_added()); }, "keys_added called");
-        throws([stream = stream] { static_cast<void>(stream->saved_bytes()); }, "saved_bytes called");
-        throws([stream = stream] { static_cast<void>(stream->save()); }, "save called");
-        throws([&, stream = stream] { stream->save(room); }, "save called");
-        throws([&, stream = stream] { stream->restore(bytes); }, "restore called");
-        *stream = attention_stream(given.q.view(), stream_sizes_of(sizes));
-        CHECK(stream->keys_added() == 0);
-    }
+    check_unusable(done, "finished", given, taken.save());
+    check_unusable(moved, "moved from", given, taken.save());
 }
 
 TEST_CASE("stream arguments: where memory cannot be had, nothing changes") {

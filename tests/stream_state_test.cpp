@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -88,7 +89,8 @@ TEST_CASE("stream state: saved and restored at every cut") {
         const bytes state = stream.save();
         CHECK(state.size() == stream.saved_bytes());
         const count carried = (70 + cut) % 128 - (cut < 58 ? 70 : 0);
-        CHECK(state.size() == header_bytes + 4 * (2 * 4 * 3 * (3 + 6) + 2 * 2 * carried * (5 + 6)));
+        const count floats = 2 * 4 * 3 * (3 + 6) + 2 * 2 * carried * (5 + 6);
+        CHECK(state.size() == header_bytes + 4 * static_cast<std::size_t>(floats));
         attention_stream other(given.q.view(), stream_sizes_of(sizes), how);
         if (cut % 3 == 0) { add_keys(other, given, 0, cut / 2); }  // to be forgotten
         other.restore(state);

@@ -166,7 +166,7 @@ TEST_CASE("workspace: any size down to the least gives the same bits, from any a
             got(how);
             CHECK(first_difference(got.results(), want.results()) == "");
         }
-        for (const std::size_t offset : {1, 8, 63}) {
+        for (const std::size_t offset : {1U, 8U, 63U}) {
             got.clear();
             got({.threads = 1, .workspace = {aligned - 64 + offset, least + 64 - offset}});
             CHECK(first_difference(got.results(), want.results()) == "");
