@@ -9,6 +9,7 @@
 #include <tilewise/half.hpp>
 #include <tilewise/isa.hpp>
 #include <tilewise/kv_cache.hpp>
+#include <tilewise/merge.hpp>
 #include <tilewise/onnx.hpp>
 #include <tilewise/parallel_for.hpp>
 #include <tilewise/quantize.hpp>

@@ -1,0 +1,158 @@
+#include <tilewise/merge.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "contract.hpp"
+#include "elementary.hpp"
+#include "float_environment.hpp"
+#include "reference_elements.hpp"
+#include "views.hpp"
+
+namespace tilewise {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct place {
+    std::int64_t batch;
+    std::int64_t head;
+    std::int64_t token;
+};
+
+std::int64_t index_in(const const_tensor& x, const place& row) {
+    return row.batch * x.strides[0] + row.head * x.strides[1] + row.token * x.strides[2];
+}
+
+bool is_same(const const_tensor& a, const const_tensor& b) {
+    return a.data == b.data && a.type == b.type && a.strides == b.strides;
+}
+
+/// What is written must be apart from what is read, or be just that.
+void require_apart_or_same(const std::string& name, const const_tensor& written,
+                           const std::string& other_name, const const_tensor& read) {
+    if (is_same(written, read)) { return; }
+    memory_map memory;
+    memory.read(other_name, check_view(other_name, read, read.type));
+    memory.write(name, check_view(name, written, written.type));
+}
+
+void require_rows_of(const std::string& name, const const_tensor& view, const tensor& out) {
+    for (const axis along : {axis::batch, axis::heads, axis::tokens}) {
+        require_extent(name, view, along, out.extents[static_cast<std::size_t>(along)], "out");
+    }
+}
+
+void require_one_value(const std::string& name, const const_tensor& view) {
+    if (view.head_dim() != 1) { refuse(name, ": head_dim is ", view.head_dim(), ", it must be 1"); }
+}
+
+void check_part(const std::string& name, const partial_result& part, const tensor& out, const tensor& lse) {
+    check_view(name + ".out", part.out, float_types);
+    check_view(name + ".lse", part.lse, element_type::f32);
+    require_rows_of(name + ".out", part.out, out);
+    require_rows_of(name + ".lse", part.lse, out);
+    require_extent(name + ".out", part.out, axis::head_dim, out.head_dim(), "out");
+    require_one_value(name + ".lse", part.lse);
+    require_apart_or_same("out", out, name + ".out", part.out);
+    require_apart_or_same("out", out, name + ".lse", part.lse);
+    if (lse.data == nullptr) { return; }
+    require_apart_or_same("lse", lse, name + ".out", part.out);
+    require_apart_or_same("lse", lse, name + ".lse", part.lse);
+}
+
+void check_merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) {
+    memory_map memory;
+    memory.write("out", check_view("out", out, float_types));
+    require_distinct_elements("out", out);
+    if (lse.data != nullptr) {
+        memory.write("lse", check_view("lse", lse, element_type::f32));
+        require_rows_of("lse", lse, out);
+        require_one_value("lse", lse);
+        require_distinct_elements("lse", lse);
+    }
+    for (std::size_t n = 0; n < parts.size(); ++n) {
+        check_part("parts[" + std::to_string(n) + "]", parts[n], out, lse);
+    }
+}
+
+/// One kind of NaN, and no -0.
+float canonical(double value) {
+    const auto rounded = static_cast<float>(value);
+    return rounded == rounded ? rounded + 0.0F : std::bit_cast<float>(contract::canonical_nan_bits);
+}
+
+/// The share of each part in a row, up to a factor: exp(lse_i - the largest lse); -inf if it has none.
+struct row_shares {
+    std::vector<double> of_part;
+    double sum;
+    double lse;
+};
+
+void find_shares(std::span<const partial_result> parts, const place& row, row_shares& shares) {
+    double largest = -infinity;
+    for (std::size_t n = 0; n < parts.size(); ++n) {
+        const auto lse = static_cast<double>(
+            reference::read_element(parts[n].lse.data, element_type::f32, index_in(parts[n].lse, row)));
+        shares.of_part[n] = lse;
+        if (largest == largest && !(lse <= largest)) { largest = lse; }  // a NaN stays
+    }
+    shares.sum = 0.0;
+    for (double& share : shares.of_part) {
+        if (share == -infinity) { continue; }
+        const double power = (share - largest) * contract::log2_e_double;
+        share = power == power ? elementary::exp2(std::max(power, -2000.0)) : power;
+        shares.sum += share;
+    }
+    if (largest == -infinity) {
+        shares.lse = -infinity;
+    } else {
+        shares.lse =
+            shares.sum == shares.sum ? largest + elementary::log2(shares.sum) * elementary::ln_2 : shares.sum;
+    }
+}
+
+void merge_row(std::span<const partial_result> parts, const place& row, const row_shares& shares,
+               const tensor& out) {
+    const std::int64_t first = index_in(out, row);
+    for (std::int64_t x = 0; x < out.head_dim(); ++x) {
+        double sum = 0.0;
+        for (std::size_t n = 0; n < parts.size(); ++n) {
+            if (shares.of_part[n] == -infinity) { continue; }
+            const const_tensor& part = parts[n].out;
+            const std::int64_t index = index_in(part, row) + x * part.strides[3];
+            sum +=
+                shares.of_part[n] * static_cast<double>(reference::read_element(part.data, part.type, index));
+        }
+        const double value = shares.lse == -infinity ? 0.0 : sum / shares.sum;
+        reference::write_element(out.data, out.type, first + x * out.strides[3], canonical(value));
+    }
+}
+
+}  // namespace
+
+void merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) {
+    const float_environment standard;
+    check_merge(parts, out, lse);
+    row_shares shares{std::vector<double>(parts.size()), 0.0, 0.0};
+    for (std::int64_t b = 0; b < out.batch(); ++b) {
+        for (std::int64_t h = 0; h < out.heads(); ++h) {
+            for (std::int64_t t = 0; t < out.tokens(); ++t) {
+                const place row{b, h, t};
+                find_shares(parts, row, shares);
+                merge_row(parts, row, shares, out);
+                if (lse.data == nullptr) { continue; }
+                reference::write_element(lse.data, element_type::f32, index_in(lse, row),
+                                         canonical(shares.lse));
+            }
+        }
+    }
+}
+
+}  // namespace tilewise
