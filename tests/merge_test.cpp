@@ -106,7 +106,7 @@ void refuses(const std::function<void()>& call, const std::vector<std::string>& 
 
 TEST_CASE("merge: parts of the keys make attention over all keys") {
     random_source random(71);
-    for (count number = 0; number < by_effort(30, 60, 200); ++number) {
+    for (count number = 0; number < by_effort(20, 40, 80); ++number) {
         attention_case sizes;
         sizes.batch = random.between(1, 2);
         sizes.kv_heads = random.between(1, 2);

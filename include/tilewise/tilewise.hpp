@@ -15,6 +15,7 @@
 #include <tilewise/quantize.hpp>
 #include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
+#include <tilewise/rotary.hpp>
 #include <tilewise/stream.hpp>
 #include <tilewise/tensor.hpp>
 
