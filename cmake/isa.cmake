@@ -1,12 +1,20 @@
 # The instruction sets: one line each. A new one is a line here and a predicate in src/isa.cpp.
 
 set(TILEWISE_ISAS "")
+set(TILEWISE_INSTRUCTION_SETS "all" CACHE STRING "Instruction sets to compile kernels for: all, or a list, e.g. avx2;avx512")
+set(unknown_isas ${TILEWISE_INSTRUCTION_SETS})
+list(REMOVE_ITEM unknown_isas all)
+set(declared_isas "")
 
 # tilewise_declare_isa(<name> <compiler flags>...)
-function(tilewise_declare_isa name)
-  set(TILEWISE_ISAS ${TILEWISE_ISAS} ${name} PARENT_SCOPE)
-  set(TILEWISE_FLAGS_${name} ${ARGN} PARENT_SCOPE)
-endfunction()
+macro(tilewise_declare_isa name)
+  list(APPEND declared_isas ${name})
+  list(REMOVE_ITEM unknown_isas ${name})
+  if("all" IN_LIST TILEWISE_INSTRUCTION_SETS OR "${name}" IN_LIST TILEWISE_INSTRUCTION_SETS)
+    list(APPEND TILEWISE_ISAS ${name})
+    set(TILEWISE_FLAGS_${name} ${ARGN})
+  endif()
+endmacro()
 
 # -march undoes a -march=native among the flags of a surrounding project, which would put instructions into
 # the sse2 kernels that the CPU need not have.
@@ -19,6 +27,10 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   tilewise_declare_isa(neon)
 else()
   message(FATAL_ERROR "tilewise: no kernels for the processor '${CMAKE_SYSTEM_PROCESSOR}'; x86_64 and aarch64 are supported")
+endif()
+if(unknown_isas OR NOT TILEWISE_ISAS)
+  list(JOIN declared_isas ", " declared_isas)
+  message(FATAL_ERROR "TILEWISE_INSTRUCTION_SETS: '${TILEWISE_INSTRUCTION_SETS}' given, it must be all, or some of ${declared_isas}")
 endif()
 
 # tilewise_sources_per_isa(<target> <source>): adds to a target one compilation of <source> per instruction

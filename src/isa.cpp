@@ -85,6 +85,10 @@ const std::vector<isa>& runnable() {
             const auto which = static_cast<isa>(i);
             if (compiled_kernels(which) != nullptr && cpu_runs(which)) { list.push_back(which); }
         }
+        if (list.empty()) {
+            throw std::invalid_argument(
+                "tilewise: this build has kernels for none of the instruction sets of this CPU");
+        }
         return list;
     }();
     return found;

@@ -28,7 +28,9 @@ enum class isa : std::uint8_t {
 [[nodiscard]] TILEWISE_API isa isa_from_name(std::string_view name);
 
 /// The instruction sets that this build has kernels for and that this CPU and operating system can run,
-/// slowest first; never empty. The span refers to storage that lives as long as the program.
+/// slowest first; never empty: where there is none, as a build without the baseline may find, this and all
+/// functions that compute throw std::invalid_argument. The span refers to storage that lives as long as the
+/// program.
 [[nodiscard]] TILEWISE_API std::span<const isa> available_isas();
 
 /// The instruction set that calls use: the one given to force_isa, else the one named by the environment
