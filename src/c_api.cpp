@@ -3,14 +3,11 @@
 #include "tilewise.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
-#include <stdexcept>
 #include <tilewise/tilewise.hpp>
 
 #include "c_values.hpp"
+#include "guarded.hpp"
 
 namespace tilewise {
 
@@ -20,27 +17,12 @@ static_assert(static_cast<int>(isa::neon) == TILEWISE_NEON);
 static_assert(static_cast<int>(axis::head_dim) == TILEWISE_AXIS_HEAD_DIM);
 static_assert(static_cast<int>(scales_per::head) == TILEWISE_SCALES_PER_HEAD);
 
-/// Longer messages are cut off.
-thread_local char last_error[512] = "";
-
-tilewise_status fail(tilewise_status status, const char* message) {
-    std::snprintf(last_error, sizeof last_error, "%s", message);
-    return status;
-}
+static_assert(static_cast<int>(status_code::internal_error) == TILEWISE_INTERNAL_ERROR);
 
 /// Runs a function that may throw.
 template <class Function>
-tilewise_status guarded(const Function& call) noexcept {
-    try {
-        call();
-        return TILEWISE_OK;
-    } catch (const std::invalid_argument& error) {
-        return fail(TILEWISE_INVALID_ARGUMENT, error.what());
-    } catch (const std::bad_alloc&) {
-        return fail(TILEWISE_OUT_OF_MEMORY, "tilewise: the memory that this call needs cannot be had");
-    } catch (const std::exception& error) {
-        return fail(TILEWISE_INTERNAL_ERROR, error.what());
-    } catch (...) { return fail(TILEWISE_INTERNAL_ERROR, "tilewise: unknown error"); }
+tilewise_status status_of(const Function& call) noexcept {
+    return static_cast<tilewise_status>(guarded(call).code);
 }
 
 std::int64_t product(std::string_view name, std::int64_t a, std::int64_t b) {
@@ -95,7 +77,7 @@ tilewise_tensor dense(const void* data, tilewise_type type, std::int64_t batch, 
 
 using namespace tilewise;
 
-const char* tilewise_last_error(void) { return last_error; }
+const char* tilewise_last_error(void) { return last_error(); }
 
 #define TILEWISE_TEXT_OF(x) #x
 #define TILEWISE_TEXT(x) TILEWISE_TEXT_OF(x)
@@ -106,12 +88,12 @@ const char* tilewise_version(void) {
 
 int32_t tilewise_available_isas(tilewise_isa* isas, int32_t room) {
     int32_t count = 0;
-    guarded([&] {
+    static_cast<void>(status_of([&] {
         for (const isa which : available_isas()) {
             if (isas != nullptr && count < room) { isas[count] = static_cast<tilewise_isa>(which); }
             ++count;
         }
-    });
+    }));
     return count;
 }
 
@@ -121,7 +103,7 @@ const char* tilewise_isa_name(tilewise_isa which) {
 }
 
 tilewise_status tilewise_isa_from_name(const char* name, tilewise_isa* which) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("name", name);
         require_pointer("isa", which);
         *which = static_cast<tilewise_isa>(isa_from_name(name));
@@ -129,14 +111,14 @@ tilewise_status tilewise_isa_from_name(const char* name, tilewise_isa* which) {
 }
 
 tilewise_status tilewise_active_isa(tilewise_isa* which) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("isa", which);
         *which = static_cast<tilewise_isa>(active_isa());
     });
 }
 
 tilewise_status tilewise_force_isa(tilewise_isa which) {
-    return guarded([&] { force_isa(enumerator<isa>("isa", which, TILEWISE_NEON + 1)); });
+    return status_of([&] { force_isa(enumerator<isa>("isa", which, TILEWISE_NEON + 1)); });
 }
 
 void tilewise_unforce_isa(void) { unforce_isa(); }
@@ -153,7 +135,7 @@ tilewise_tensor tilewise_bshd(const void* data, tilewise_type type, int64_t batc
 
 tilewise_status tilewise_with_scales(const tilewise_tensor* view, const float* scales, int32_t shared,
                                      tilewise_tensor* result) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("result", result);
         const auto per = enumerator<scales_per>("shared", shared, TILEWISE_SCALES_PER_HEAD + 1);
         *result = c_tensor_of(with_scales(tensor_of("view", view), scales, per));
@@ -162,7 +144,7 @@ tilewise_status tilewise_with_scales(const tilewise_tensor* view, const float* s
 
 tilewise_status tilewise_slice(const tilewise_tensor* view, int32_t along, int64_t first, int64_t count,
                                tilewise_tensor* part) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("part", part);
         const auto which = enumerator<axis>("axis", along, TILEWISE_AXIS_HEAD_DIM + 1);
         *part = c_tensor_of(tensor_of("view", view).slice(which, first, count));
@@ -172,7 +154,7 @@ tilewise_status tilewise_slice(const tilewise_tensor* view, int32_t along, int64
 tilewise_status tilewise_attention(const tilewise_tensor* q, const tilewise_tensor* k,
                                    const tilewise_tensor* v, const tilewise_tensor* out,
                                    const tilewise_options* how) {
-    return guarded([&] {
+    return status_of([&] {
         const c_options set(how);
         attention(tensor_of("q", q), tensor_of("k", k), tensor_of("v", v), tensor_of("out", out), set.get());
     });
@@ -181,7 +163,7 @@ tilewise_status tilewise_attention(const tilewise_tensor* q, const tilewise_tens
 tilewise_status tilewise_reference_attention(const tilewise_tensor* q, const tilewise_tensor* k,
                                              const tilewise_tensor* v, const tilewise_tensor* out,
                                              const tilewise_options* how) {
-    return guarded([&] {
+    return status_of([&] {
         const c_options set(how);
         reference::attention(tensor_of("q", q), tensor_of("k", k), tensor_of("v", v), tensor_of("out", out),
                              set.get());
@@ -191,7 +173,7 @@ tilewise_status tilewise_reference_attention(const tilewise_tensor* q, const til
 tilewise_status tilewise_plan_attention(const tilewise_tensor* q, const tilewise_tensor* k,
                                         const tilewise_tensor* v, const tilewise_tensor* out,
                                         const tilewise_options* how, tilewise_plan* result) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("plan", result);
         if (result->size < sizeof(std::size_t)) {
             refuse("plan: size is ", result->size, ", it must be sizeof(tilewise_plan)");
@@ -204,18 +186,18 @@ tilewise_status tilewise_plan_attention(const tilewise_tensor* q, const tilewise
 }
 
 tilewise_status tilewise_quantize_q8_0(const float* values, int64_t count, void* blocks) {
-    return guarded(
+    return status_of(
         [&] { quantize_q8_0(span_of("values", values, count), blocks_of<q8_0_block>(blocks, count)); });
 }
 
 tilewise_status tilewise_quantize_q4_0(const float* values, int64_t count, void* blocks) {
-    return guarded(
+    return status_of(
         [&] { quantize_q4_0(span_of("values", values, count), blocks_of<q4_0_block>(blocks, count)); });
 }
 
 tilewise_status tilewise_quantize_i8_per_token(const float* values, int64_t tokens, int64_t head_dim,
                                                int8_t* numbers, float* scales) {
-    return guarded([&] {
+    return status_of([&] {
         const int64_t count = product("values", tokens, head_dim);
         quantize_i8_per_token(span_of("values", values, count), span_of("numbers", numbers, count),
                               span_of("scales", scales, tokens));
@@ -224,7 +206,7 @@ tilewise_status tilewise_quantize_i8_per_token(const float* values, int64_t toke
 
 tilewise_status tilewise_quantize_i8_per_channel(const float* values, int64_t tokens, int64_t head_dim,
                                                  int8_t* numbers, float* scales) {
-    return guarded([&] {
+    return status_of([&] {
         const int64_t count = product("values", tokens, head_dim);
         quantize_i8_per_channel(span_of("values", values, count), span_of("numbers", numbers, count),
                                 span_of("scales", scales, head_dim));
@@ -233,7 +215,7 @@ tilewise_status tilewise_quantize_i8_per_channel(const float* values, int64_t to
 
 // Each is one byte, whose bits are those of the number.
 tilewise_status tilewise_quantize_e4m3(const float* values, int64_t count, uint8_t* numbers, float* scale) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("scale", scale);
         *scale = quantize_e4m3(span_of("values", values, count),
                                span_of("numbers", reinterpret_cast<float8_e4m3*>(numbers), count));
@@ -241,7 +223,7 @@ tilewise_status tilewise_quantize_e4m3(const float* values, int64_t count, uint8
 }
 
 tilewise_status tilewise_quantize_e5m2(const float* values, int64_t count, uint8_t* numbers, float* scale) {
-    return guarded([&] {
+    return status_of([&] {
         require_pointer("scale", scale);
         *scale = quantize_e5m2(span_of("values", values, count),
                                span_of("numbers", reinterpret_cast<float8_e5m2*>(numbers), count));

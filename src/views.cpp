@@ -88,6 +88,20 @@ bool is_empty(const const_tensor& view) {
     return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
 }
 
+void detail::refuse_slice(std::int64_t first, std::int64_t count, std::int64_t extent) {
+    refuse("slice: first ", first, " and count ", count, " given, the axis has ", extent, " elements");
+}
+void detail::refuse_slice_in_block(std::int64_t first, std::int64_t block_elements) {
+    refuse("slice: element ", first, " given, a slice must begin at a whole block of ", block_elements,
+           " elements");
+}
+void detail::refuse_extent(std::int64_t extent) {
+    refuse("extent ", extent, " given, it must be at least 0");
+}
+void detail::refuse_span(std::size_t elements) {
+    refuse("a span of ", elements, " elements given, the extents need more");
+}
+
 byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed) {
     return check_view(name, view, std::span(&allowed, 1));
 }

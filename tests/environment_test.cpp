@@ -8,6 +8,7 @@
 #include <cfenv>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>

@@ -31,7 +31,7 @@ while(symbols MATCHES "^([^\n]*)\n(.*)$")
   string(REGEX REPLACE "^[0-9a-f]+ . " "" name "${CMAKE_MATCH_1}")
   if(name IN_LIST public)  # of C
     list(APPEND exported ${name})
-  elseif(name MATCHES "^tilewise::(reference::|onnx::|attention_stream::|kv_cache::)?(~?[a-z0-9_=]+)\\(" AND CMAKE_MATCH_2 IN_LIST public)
+  elseif(name MATCHES "^tilewise::(reference::|detail::|onnx::|attention_stream::|kv_cache::)?(~?[a-z0-9_=]+)\\(" AND CMAKE_MATCH_2 IN_LIST public)
     list(APPEND exported ${CMAKE_MATCH_2})
   else()
     message("exported, yet not marked TILEWISE_API in a public header: ${name}")

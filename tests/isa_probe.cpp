@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <tilewise/tilewise.hpp>

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "all_results.hpp"

@@ -12,15 +12,22 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include <tilewise/element_type.hpp>
+#include <tilewise/export.hpp>
 #include <tilewise/half.hpp>
 #include <tilewise/quantized.hpp>
 
 namespace tilewise {
+
+namespace detail {
+// Throw std::invalid_argument. Here there is no throw, so that programs without exceptions can use views.
+[[noreturn]] TILEWISE_API void refuse_slice(std::int64_t first, std::int64_t count, std::int64_t extent);
+[[noreturn]] TILEWISE_API void refuse_slice_in_block(std::int64_t first, std::int64_t block_elements);
+[[noreturn]] TILEWISE_API void refuse_extent(std::int64_t extent);
+[[noreturn]] TILEWISE_API void refuse_span(std::size_t elements);
+}  // namespace detail
 
 /// The four axes of a view, as indices into its extents and strides.
 enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
@@ -73,17 +80,13 @@ struct basic_tensor {
     [[nodiscard]] basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
         const auto a = static_cast<std::size_t>(along);
         if (first < 0 || count < 0 || first > extents[a] || count > extents[a] - first) {
-            throw std::invalid_argument("tilewise: slice: first " + std::to_string(first) + " and count " +
-                                        std::to_string(count) + " given, the axis has " +
-                                        std::to_string(extents[a]) + " elements");
+            detail::refuse_slice(first, count, extents[a]);
         }
         basic_tensor part = *this;
         part.extents[a] = count;
         const element_block block = block_of(type);
         if (first * strides[a] % block.elements != 0) {
-            throw std::invalid_argument("tilewise: slice: element " + std::to_string(first) +
-                                        " given, a slice must begin at a whole block of " +
-                                        std::to_string(block.elements) + " elements");
+            detail::refuse_slice_in_block(first, block.elements);
         }
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
@@ -235,18 +238,12 @@ inline void require_span(std::size_t size, std::array<std::int64_t, 4> extents) 
     std::size_t needed = 1;
     bool fits = true;
     for (const std::int64_t extent : extents) {
-        if (extent < 0) {
-            throw std::invalid_argument("tilewise: extent " + std::to_string(extent) +
-                                        " given, it must be at least 0");
-        }
+        if (extent < 0) { refuse_extent(extent); }
         fits = fits && (extent == 0 || needed <= size / static_cast<std::size_t>(extent));
         needed *= static_cast<std::size_t>(extent);
     }
     for (const std::int64_t extent : extents) { fits = fits || extent == 0; }
-    if (!fits) {
-        throw std::invalid_argument("tilewise: a span of " + std::to_string(size) +
-                                    " elements given, the extents need more");
-    }
+    if (!fits) { refuse_span(size); }
 }
 }  // namespace detail
 

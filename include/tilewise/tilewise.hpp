@@ -16,6 +16,7 @@
 #include <tilewise/quantized.hpp>
 #include <tilewise/reference.hpp>
 #include <tilewise/rotary.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/stream.hpp>
 #include <tilewise/tensor.hpp>
 
