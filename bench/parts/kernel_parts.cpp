@@ -73,8 +73,16 @@ void narrow_values(const tile_memory& m, int n) {
 }
 
 void decode(const tile_memory& m) {
-    const row_layout layout{m.dim, 1, m.type, 1, 0};
-    load_tile({m.stored, layout, m.dim, m.scales, m.rows}, 0, m.keys);
+    tile_source source{};
+    source.data = m.stored;
+    source.layout.token_stride = m.dim;
+    source.layout.element_stride = 1;
+    source.layout.type = m.type;
+    source.layout.scale_token_stride = 1;
+    source.dim = m.dim;
+    source.scales = m.scales;
+    source.buffer = m.rows;
+    load_tile(source, 0, m.keys);
 }
 
 }  // namespace
