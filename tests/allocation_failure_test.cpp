@@ -92,13 +92,13 @@ TEST_CASE("allocation failures: attention and its plan, whatever they allocate f
                       tilewise::attention(given.q.view(), given.k.view(), given.v.view(), into->out.view(),
                                           how);
                   },
-                  prepare, check) >= 3);
+                  prepare, check) >= 1);
         CHECK(fail_each_allocation(
                   [&] {
                       static_cast<void>(tilewise::plan_attention(given.q.view(), given.k.view(),
                                                                  given.v.view(), into->out.view(), how));
                   },
-                  prepare, check) >= 2);
+                  prepare, check) == 0);
     }
 }
 

@@ -92,8 +92,15 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
         return {reinterpret_cast<const float*>(place_of(source, type, first).row), layout.token_stride};
     }
     const std::int64_t stride = tile_stride(source.dim);
-    for (std::int64_t j = 0; j < count; ++j) {
-        const auto [row, scales] = place_of(source, type, first + j);
+    const std::int64_t row_bytes = layout.token_stride / type.block_elements * type.block_bytes;
+    row_place place{};
+    for (std::int64_t j = 0; j < count; ++j, place.row += row_bytes) {
+        if (j == 0 || (source.pages != nullptr && (first + j) % source.page_keys == 0)) {
+            place = place_of(source, type, first + j);
+        }
+        const std::byte* const row = place.row;
+        const float* const scales = place.scales;
+        if (scales != nullptr) { place.scales += layout.scale_token_stride; }
         float* const to = source.buffer + j * stride;
         if (layout.type == element_type::f32 && layout.element_stride == 1) {
             __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
