@@ -136,7 +136,7 @@ inline void narrow_score_tile(const float* q,  // [head_dim][lanes]
                               float* scores,      // [keys][lanes]
                               float* row_maximum,  // [lanes]
                               const float* after) {
-    if (keys % lanes != 0) { copy_last_keys(k, keys, head_dim, last); }
+    if (keys % lanes != 0 && head_dim > 0) { copy_last_keys(k, keys, head_dim, last); }
     for (std::int64_t r = 0; r < rows;) {
         r += score_some_rows<narrow_key_accumulators / 2>(rows - r, q + r, k, keys, head_dim, last,
                                                           row_scores + r * contract::chunk_keys, after);
