@@ -541,15 +541,17 @@ INLINE lanes exponential(lanes x) {
     return p * factor;
 }
 
+/// A binary16, without a branch, unlike tilewise::float16; infinities, which no weight is, become 2^16.
 INLINE float half_at(const std::byte* from) {
-    tilewise::float16 half;
+    std::uint16_t half;
     std::memcpy(&half, from, sizeof half);
-    return static_cast<float>(half);
+    const auto magnitude = std::bit_cast<float>((half & 0x7fffU) << 13U) * 0x1p112F;
+    return (half & 0x8000U) != 0 ? -magnitude : magnitude;
 }
 
 /// One row of weights to f32.
-INLINE void decode_row(const matrix& m, count r, float* to) {
-    const std::byte* from = m.row(r);
+INLINE void decode_row(const matrix& m, count r, float* __restrict to) {
+    const std::byte* __restrict from = m.row(r);
     switch (m.type) {
         case ggml_type::q4_1:
             for (count i = 0; i < m.width; i += 32, from += 20) {
@@ -591,12 +593,24 @@ INLINE void dot_products(const float* w, const float* x, count width, float* y, 
     }
 }
 
-/// Rows first to last - 1 of w times x, [tokens, width], to y, [tokens, rows].
-INLINE void multiply_rows(const matrix* w, const float* x, count tokens, float* y, count first, count last) {
+/// Indices first to last - 1.
+struct range {
+    count first, last;
+};
+
+/// One of `parts` parts of 0 to items - 1, which begin at multiples of 8.
+INLINE range part_of(count items, count part, count parts) {
+    const count groups = (items + 7) / 8;
+    return {groups * part / parts * 8, std::min(groups * (part + 1) / parts * 8, items)};
+}
+
+/// A part of the rows of w times x, [tokens, width], to y, [tokens, rows].
+INLINE void multiply_rows(const matrix* w, const float* x, count tokens, float* y, count part, count parts) {
     constexpr int group = 4;
+    const range all = part_of(w->rows, part, parts);
     std::vector<float> decoded(static_cast<std::size_t>(group * w->width));
-    for (count r = first; r < last; r += group) {
-        const count rows = std::min<count>(group, last - r);
+    for (count r = all.first; r < all.last; r += group) {
+        const count rows = std::min<count>(group, all.last - r);
         for (count i = 0; i < rows; ++i) { decode_row(*w, r + i, decoded.data() + i * w->width); }
         count t = 0;
         for (; rows == group && t + 2 <= tokens; t += 2) {
@@ -615,9 +629,9 @@ INLINE void multiply_rows(const matrix* w, const float* x, count tokens, float* 
 }
 
 /// Each row of x over its root mean square, times weights, to y.
-INLINE void normalize_rows(const float* x, const float* weights, count width, float epsilon, float* y,
-                           count first, count last) {
-    for (count t = first; t < last; ++t) {
+INLINE void normalize_rows(const float* x, const float* weights, count tokens, count width, float epsilon,
+                           float* y) {
+    for (count t = 0; t < tokens; ++t) {
         float squares = 0.0F;
         dot_products<1, 1>(x + t * width, x + t * width, width, &squares, 1);
         const float factor = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
@@ -625,11 +639,14 @@ INLINE void normalize_rows(const float* x, const float* weights, count width, fl
     }
 }
 
-/// gate = silu(gate) * up, for elements first * 32 to last * 32 - 1.
-INLINE void gate_elements(float* gate, const float* up, count first, count last) {
-    for (count i = first * 32; i < last * 32; i += lane_count) {
-        const lanes g = load(gate + i);
-        store(gate + i, g / (exponential(-g) + 1.0F) * load(up + i));
+/// gate = silu(gate) * up, for a part of each token's elements.
+INLINE void gate_elements(float* gate, const float* up, count tokens, count width, count part, count parts) {
+    const range all = part_of(width, part, parts);
+    for (count t = 0; t < tokens; ++t) {
+        for (count i = t * width + all.first; i < t * width + all.last; i += lane_count) {
+            const lanes g = load(gate + i);
+            store(gate + i, g / (exponential(-g) + 1.0F) * load(up + i));
+        }
     }
 }
 
@@ -651,19 +668,15 @@ void run(Arguments... arguments) {
     loop(arguments...);
 }
 
-/// Calls `part` for ranges that make up 0 to items - 1, on some threads.
-template <class Part>
-void share(int threads, count items, const Part& part) {
+/// Calls `work` with each part of `threads` parts, or of fewer, each on a thread.
+template <class Work>
+void share(int threads, const Work& work) {
 #if defined(_OPENMP)
-#    pragma omp parallel num_threads(threads) if (threads > 1 && items > 1)
-    {
-        const count thread = omp_get_thread_num();
-        const count all = omp_get_num_threads();
-        part(items * thread / all, items * (thread + 1) / all);
-    }
+#    pragma omp parallel num_threads(threads) if (threads > 1)
+    work(count{omp_get_thread_num()}, count{omp_get_num_threads()});
 #else
     static_cast<void>(threads);
-    part(count{0}, items);
+    work(count{0}, count{1});
 #endif
 }
 
@@ -764,12 +777,13 @@ struct naive_head {
 
 constexpr count round_up(count n, count to) { return (n + to - 1) / to * to; }
 
-/// Scores, softmax, values, for tokens of groups of 4. Keys that the last of a group does not see are left
-/// out.
-INLINE void attend_naively(const naive_head* h, count first, count last) {
+/// Scores, softmax, values, for a part of the tokens, 4 at a time. Keys that the last of them does not see
+/// are left out.
+INLINE void attend_naively(const naive_head* h, count part, count parts) {
+    const range all = part_of(h->tokens, part, parts);
     const float scale = 1.0F / std::sqrt(static_cast<float>(h->head_dim));
-    for (count t = first * 4; t < std::min(last * 4, h->tokens);) {
-        const count rows = t + 4 <= h->tokens ? 4 : 1;
+    for (count t = all.first; t < all.last;) {
+        const count rows = t + 4 <= all.last ? 4 : 1;
         const count visible = h->position + t + rows;
         const count columns = round_up(visible, 32);
         float* scores = h->scores + t * h->stride;
@@ -816,22 +830,18 @@ public:
                                            {.causal = tilewise::causal::bottom_right});
             return;
         }
-        const count groups = round_up(q.tokens(), 4) / 4;
-        const bool is_short = groups < threads_;  // then heads are shared out, and each has its scores
+        const bool is_short = q.tokens() < 16;  // then heads are shared out, and each has its scores
         scores_->resize(static_cast<std::size_t>((is_short ? q.heads() : 1) * q.tokens() * stride_));
-        const auto attend_to = [&](count h, count first, count last) {
+        const auto attend_to = [&](count h, count part, count parts) {
             const naive_head head = head_of(q, out, h, is_short ? h * q.tokens() * stride_ : 0);
-            run<attend_naively>(&head, first, last);
+            run<attend_naively>(&head, part, parts);
         };
-        if (is_short) {
-            share(threads_, q.heads(), [&](count first, count last) {
-                for (count h = first; h < last; ++h) { attend_to(h, 0, groups); }
-            });
-            return;
-        }
-        for (count h = 0; h < q.heads(); ++h) {
-            share(threads_, groups, [&](count first, count last) { attend_to(h, first, last); });
-        }
+        share(threads_, [&](count part, count parts) {
+            for (count h = 0; h < q.heads(); ++h) {
+                if (!is_short) { attend_to(h, part, parts); }
+                if (is_short && h % parts == part) { attend_to(h, 0, 1); }
+            }
+        });
     }
     [[nodiscard]] std::size_t memory_bytes() const override {
         return (k_.size() + v_.size()) * sizeof(float);
@@ -915,8 +925,7 @@ private:
     /// What does not look at other tokens goes tile by tile, so that long prompts need little memory.
     static constexpr count tile = 64;
 
-    void multiply(const matrix& w, const float* x, count tokens, float* y) const;
-    void normalize(const float* x, const std::vector<float>& weights, count tokens, float* y) const;
+    void normalize(const float* x, const std::vector<float>& weights, count tokens);
     void attend(const model_layer& layer, layer_attention& attention, count tokens);
     void transform(const model_layer& layer, count tokens);
 
@@ -970,17 +979,8 @@ decoder::decoder(const model& m, const settings& how, count max_tokens)
                             {.theta = m.theta});
 }
 
-void decoder::multiply(const matrix& w, const float* x, count tokens, float* y) const {
-    // Groups of 4 rows, so that the work of a thread does not end inside of one.
-    share(threads_, round_up(w.rows, 4) / 4, [&](count first, count last) {
-        run<multiply_rows>(&w, x, tokens, y, first * 4, std::min(last * 4, w.rows));
-    });
-}
-
-void decoder::normalize(const float* x, const std::vector<float>& weights, count tokens, float* y) const {
-    share(threads_, tokens, [&](count first, count last) {
-        run<normalize_rows>(x, weights.data(), m_.width, m_.epsilon, y, first, last);
-    });
+void decoder::normalize(const float* x, const std::vector<float>& weights, count tokens) {
+    run<normalize_rows>(x, weights.data(), tokens, m_.width, m_.epsilon, normal_.data());
 }
 
 /// The first half of a layer up to the heads' results: one place for each token in q_, k_, v_ and heads_.
@@ -988,10 +988,13 @@ void decoder::attend(const model_layer& layer, layer_attention& attention, count
     const count kv_width = m_.kv_heads * m_.head_dim;
     for (count t = 0; t < tokens; t += tile) {
         const count some = std::min(tile, tokens - t);
-        normalize(x_.data() + t * m_.width, layer.attention_norm, some, normal_.data());
-        multiply(layer.q, normal_.data(), some, q_.data() + t * m_.width);
-        multiply(layer.k, normal_.data(), some, k_.data() + t * kv_width);
-        multiply(layer.v, normal_.data(), some, v_.data() + t * kv_width);
+        normalize(x_.data() + t * m_.width, layer.attention_norm, some);
+        const float* x = normal_.data();
+        share(threads_, [&](count part, count parts) {
+            run<multiply_rows>(&layer.q, x, some, q_.data() + t * m_.width, part, parts);
+            run<multiply_rows>(&layer.k, x, some, k_.data() + t * kv_width, part, parts);
+            run<multiply_rows>(&layer.v, x, some, v_.data() + t * kv_width, part, parts);
+        });
     }
     const double start = seconds();
     const auto q = tilewise::bshd(q_.data(), 1, tokens, m_.heads, m_.head_dim);
@@ -1009,22 +1012,25 @@ void decoder::attend(const model_layer& layer, layer_attention& attention, count
 
 /// The rest of a layer: what the heads found, and the gated perceptron, are added to x_.
 void decoder::transform(const model_layer& layer, count tokens) {
-    const auto add_result = [&](float* x, count some) {
-        for (count i = 0; i < some * m_.width; ++i) { x[i] += result_[static_cast<std::size_t>(i)]; }
+    const auto add_product = [&](const matrix& w, const float* from, count some, float* to) {
+        share(threads_, [&](count part, count parts) {
+            run<multiply_rows>(&w, from, some, result_.data(), part, parts);
+        });
+        for (count i = 0; i < some * m_.width; ++i) { to[i] += result_[static_cast<std::size_t>(i)]; }
     };
     for (count t = 0; t < tokens; t += tile) {
         const count some = std::min(tile, tokens - t);
         float* x = x_.data() + t * m_.width;
-        multiply(layer.output, heads_.data() + t * m_.width, some, result_.data());
-        add_result(x, some);
-        normalize(x, layer.mlp_norm, some, normal_.data());
-        multiply(layer.gate, normal_.data(), some, gate_.data());
-        multiply(layer.up, normal_.data(), some, up_.data());
-        share(threads_, some * m_.hidden / 32, [&](count first, count last) {
-            run<gate_elements>(gate_.data(), static_cast<const float*>(up_.data()), first, last);
+        add_product(layer.output, heads_.data() + t * m_.width, some, x);
+        normalize(x, layer.mlp_norm, some);
+        const float* normal = normal_.data();
+        const float* up = up_.data();
+        share(threads_, [&](count part, count parts) {
+            run<multiply_rows>(&layer.gate, normal, some, gate_.data(), part, parts);
+            run<multiply_rows>(&layer.up, normal, some, up_.data(), part, parts);
+            run<gate_elements>(gate_.data(), up, some, m_.hidden, part, parts);
         });
-        multiply(layer.down, gate_.data(), some, result_.data());
-        add_result(x, some);
+        add_product(layer.down, gate_.data(), some, x);
     }
 }
 
@@ -1041,8 +1047,11 @@ void decoder::read(std::span<const int> tokens) {
         transform(m_.layers[i], n);
     }
     position_ += n;
-    normalize(x_.data() + (n - 1) * m_.width, m_.output_norm, 1, normal_.data());
-    multiply(m_.output, normal_.data(), 1, logits_.data());
+    normalize(x_.data() + (n - 1) * m_.width, m_.output_norm, 1);
+    const float* x = normal_.data();
+    share(threads_, [&](count part, count parts) {
+        run<multiply_rows>(&m_.output, x, count{1}, logits_.data(), part, parts);
+    });
 }
 
 // --- what was expected ---
