@@ -790,7 +790,7 @@ INLINE void attend_naively(const naive_head* h, count part, count parts) {
         float* out = h->out + t * h->row_stride;
         multiply(rows, h->q + t * h->row_stride, h->row_stride, h->k, h->stride, h->head_dim, scores,
                  h->stride, columns);
-        std::array<float, 4> sums{};
+        float sums[4];
         for (count i = 0; i < rows; ++i) {
             sums[i] = soften(scores + i * h->stride, visible - rows + 1 + i, columns, scale);
         }
