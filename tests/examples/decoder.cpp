@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -888,8 +889,17 @@ private:
 
 // --- decoding ---
 
-double seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+/// Seconds, by the clock on the wall and of all threads of the process.
+struct elapsed {
+    double wall = 0.0, cpu = 0.0;
+
+    friend elapsed operator+(elapsed a, elapsed b) { return {a.wall + b.wall, a.cpu + b.cpu}; }
+    friend elapsed operator-(elapsed a, elapsed b) { return {a.wall - b.wall, a.cpu - b.cpu}; }
+};
+
+elapsed now() {
+    const auto wall = std::chrono::steady_clock::now().time_since_epoch();
+    return {std::chrono::duration<double>(wall).count(), static_cast<double>(std::clock()) / CLOCKS_PER_SEC};
 }
 
 enum class attention_kind : std::uint8_t { tiled, naive, oracle };
@@ -914,7 +924,8 @@ public:
     void read(std::span<const int> tokens);
 
     [[nodiscard]] std::span<const float> logits() const { return logits_; }
-    [[nodiscard]] double attention_seconds() const { return attention_seconds_; }
+    /// What rotary embedding, cache and attention took.
+    [[nodiscard]] elapsed attention_time() const { return attention_time_; }
     [[nodiscard]] std::size_t cache_bytes() const {
         std::size_t bytes = 0;
         for (const auto& layer : attention_) { bytes += layer->memory_bytes(); }
@@ -939,7 +950,7 @@ private:
     std::vector<float> cosines_, sines_;  // of all positions
     count position_ = 0;
     count max_tokens_;
-    double attention_seconds_ = 0.0;
+    elapsed attention_time_;
     std::vector<float> x_, q_, k_, v_, heads_;        // of a chunk
     std::vector<float> normal_, result_, gate_, up_;  // of a tile
     std::vector<float> logits_;
@@ -996,7 +1007,7 @@ void decoder::attend(const model_layer& layer, layer_attention& attention, count
             run<multiply_rows>(&layer.v, x, some, v_.data() + t * kv_width, part, parts);
         });
     }
-    const double start = seconds();
+    const elapsed start = now();
     const auto q = tilewise::bshd(q_.data(), 1, tokens, m_.heads, m_.head_dim);
     const auto k = tilewise::bshd(k_.data(), 1, tokens, m_.kv_heads, m_.head_dim);
     const auto v = tilewise::bshd(v_.data(), 1, tokens, m_.kv_heads, m_.head_dim);
@@ -1007,7 +1018,7 @@ void decoder::attend(const model_layer& layer, layer_attention& attention, count
     tilewise::rotary_embedding(q, cosines, sines, how);
     tilewise::rotary_embedding(k, cosines, sines, how);
     attention.attend(q, k, v, tilewise::bshd(heads_.data(), 1, tokens, m_.heads, m_.head_dim));
-    attention_seconds_ += seconds() - start;
+    attention_time_ = attention_time_ + (now() - start);
 }
 
 /// The rest of a layer: what the heads found, and the gated perceptron, are added to x_.
@@ -1101,8 +1112,7 @@ std::string text_of(std::span<const int> tokens) {
 struct outcome {
     std::vector<int> prompt, continuation;
     std::string logits;  // their hash
-    double prefill_seconds = 0.0, prefill_attention_seconds = 0.0;
-    double decode_seconds = 0.0, decode_attention_seconds = 0.0;
+    elapsed prefill, prefill_attention, decode, decode_attention;
     std::size_t cache_bytes = 0;
 };
 
@@ -1264,12 +1274,12 @@ outcome continue_text(const model& m, const tokenizer& words, const settings& ho
     decoder d(m, how, static_cast<count>(prompt.size()) + how.generate);
     const std::size_t chunk =
         how.prefill_chunk == 0 ? prompt.size() : static_cast<std::size_t>(how.prefill_chunk);
-    const double start = seconds();
+    const elapsed start = now();
     for (std::size_t t = 0; t < prompt.size(); t += chunk) {
         d.read(prompt.subspan(t, std::min(chunk, prompt.size() - t)));
     }
-    found.prefill_seconds = seconds() - start;
-    found.prefill_attention_seconds = d.attention_seconds();
+    found.prefill = now() - start;
+    found.prefill_attention = d.attention_time();
     if (!how.logits_path.empty()) { write_logits(how.logits_path, d.logits()); }
     bit_hash hash;
     while (true) {
@@ -1281,8 +1291,8 @@ outcome continue_text(const model& m, const tokenizer& words, const settings& ho
         if (static_cast<count>(found.continuation.size()) == how.generate) { break; }
         d.read(std::array{token});
     }
-    found.decode_seconds = seconds() - start - found.prefill_seconds;
-    found.decode_attention_seconds = d.attention_seconds() - found.prefill_attention_seconds;
+    found.decode = now() - start - found.prefill;
+    found.decode_attention = d.attention_time() - found.prefill_attention;
     found.logits = hash.text();
     found.cache_bytes = d.cache_bytes();
     std::cout << "\n";
@@ -1310,16 +1320,17 @@ double peak_memory() {
 #endif
 }
 
-void print_speed(const char* what, std::size_t tokens, double all, double attention) {
-    std::printf("%s: %zu tokens in %.2f s, %.1f tokens/s; rotary embedding, cache and attention %.2f s\n",
-                what, tokens, all, static_cast<double>(tokens) / all, attention);
+void print_speed(const char* what, std::size_t tokens, elapsed all, elapsed attention) {
+    std::printf(
+        "%s: %zu tokens in %.2f s (CPU %.2f s), %.1f tokens/s; of this, attention %.2f s (CPU %.2f s)\n",
+        what, tokens, all.wall, all.cpu, static_cast<double>(tokens) / all.wall, attention.wall,
+        attention.cpu);
 }
 
 void print_report(const outcome& found) {
-    print_speed("prompt", found.prompt.size(), found.prefill_seconds, found.prefill_attention_seconds);
+    print_speed("prompt", found.prompt.size(), found.prefill, found.prefill_attention);
     if (found.continuation.size() > 1) {  // the first one came with the prompt
-        print_speed("then", found.continuation.size() - 1, found.decode_seconds,
-                    found.decode_attention_seconds);
+        print_speed("then", found.continuation.size() - 1, found.decode, found.decode_attention);
     }
     std::printf("peak memory: %.0f MiB, of which keys and values %.0f MiB\n", peak_memory(),
                 static_cast<double>(found.cache_bytes) / 1048576.0);

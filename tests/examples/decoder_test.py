@@ -1,6 +1,7 @@
 """The decoder with a tiny model of random weights, against a model in Python; and with files that are no models."""
 
 import array
+import itertools
 import math
 import os
 import random
@@ -219,11 +220,9 @@ class Results(DecoderTest):
         for kind in ("f32", "bf16", "f16", "q8_0"):
             wanted = self.lines(*prompt, "--cache", kind)
             self.assertGreater(len(wanted["prompt"].split()), 140)
-            for chunk in (1, 7, 65, 0):
-                for page in (0, 16, 128):
-                    for threads in (1, 2, 3):
-                        how = ("--cache", kind, "--prefill-chunk", chunk, "--page-tokens", page, "--threads", threads)
-                        self.assertEqual(self.lines(*prompt, *how), wanted, how)
+            for i, (chunk, page) in enumerate(itertools.product((1, 7, 65, 0), (0, 16, 128))):
+                how = ("--cache", kind, "--prefill-chunk", chunk, "--page-tokens", page, "--threads", 1 + (i + i // 3) % 3)
+                self.assertEqual(self.lines(*prompt, *how), wanted, how)
         oracle = self.lines(*prompt, "--attention", "oracle")
         self.assertEqual(oracle, self.lines(*prompt))
         for chunk in (1, 7, 0):
