@@ -1,10 +1,10 @@
 #include <tilewise/kv_cache.hpp>
 
 #include <algorithm>
-#include <stdexcept>
+#include <new>
 #include <utility>
-#include <vector>
 
+#include "heap_array.hpp"
 #include "kv_pages.hpp"
 #include "views.hpp"
 
@@ -20,27 +20,33 @@ struct kv_sequence {
     std::int64_t held = 0;
 };
 
-void require_positive(std::string_view name, std::int64_t value) {
-    if (value < 1) { refuse(name, ": ", value, " given, it must be at least 1"); }
+bool require_positive(std::string_view name, std::int64_t value) {
+    if (value < 1) { return refuse(name, ": ", value, " given, it must be at least 1"); }
+    return true;
 }
 
-kv_cache_options checked(kv_cache_options how) {
-    require_positive("kv_heads", how.kv_heads);
-    require_positive("head_dim", how.head_dim);
-    require_positive("value_dim", how.value_dim);
-    require_positive("page_tokens", how.page_tokens);
-    require_positive("pages", how.pages);
-    require_positive("max_sequences", how.max_sequences);
+/// Checks options, and sets max_tokens.
+bool complete(kv_cache_options& how) {
+    if (!require_positive("kv_heads", how.kv_heads) || !require_positive("head_dim", how.head_dim) ||
+        !require_positive("value_dim", how.value_dim) || !require_positive("page_tokens", how.page_tokens) ||
+        !require_positive("pages", how.pages) || !require_positive("max_sequences", how.max_sequences)) {
+        return false;
+    }
     if (how.pages > std::int64_t{1} << 31U || how.page_tokens > std::int64_t{1} << 40U ||
         how.max_sequences > std::int64_t{1} << 31U) {
-        refuse("pages, page_tokens, max_sequences: ", how.pages, ", ", how.page_tokens, ", ",
-               how.max_sequences, " given, they must be at most 2^31, 2^40, 2^31");
+        return refuse("pages, page_tokens, max_sequences: ", how.pages, ", ", how.page_tokens, ", ",
+                      how.max_sequences, " given, they must be at most 2^31, 2^40, 2^31");
     }
-    if (how.max_tokens < 0) { refuse("max_tokens: ", how.max_tokens, " given, it must be at least 0"); }
-    if (how.window.value_or(0) < 0) { refuse("window: ", *how.window, " given, it must be at least 0"); }
-    const std::int64_t all = how.pages * how.page_tokens;
+    if (how.max_tokens < 0) {
+        return refuse("max_tokens: ", how.max_tokens, " given, it must be at least 0");
+    }
+    if (how.window.value_or(0) < 0) {
+        return refuse("window: ", *how.window, " given, it must be at least 0");
+    }
+    std::int64_t all = 0;
+    if (__builtin_mul_overflow(how.pages, how.page_tokens, &all)) { return lack_memory(); }
     how.max_tokens = how.max_tokens == 0 ? all : std::min(how.max_tokens, all);
-    return how;
+    return true;
 }
 
 }  // namespace
@@ -49,57 +55,83 @@ struct kv_cache::state {
     kv_cache_options how;
     kv_pages k;
     kv_pages v;
-    std::int64_t table_pages;  ///< of one sequence
-    std::vector<std::int32_t> table;
-    std::vector<kv_sequence> sequences;
-    std::vector<std::int32_t> owners;  ///< of each page
-    std::vector<std::int32_t> free;
+    std::int64_t table_pages = 0;  ///< of one sequence
+    heap_array<std::int32_t> table;
+    heap_array<kv_sequence> sequences;
+    heap_array<std::int32_t> owners;  ///< of each page
+    heap_array<std::int32_t> free;    ///< pages that nobody holds: the first free_count
+    std::int64_t free_count = 0;
     // For attention(): of the sequences of a call.
-    std::vector<std::int32_t> call_table;
-    std::vector<std::int64_t> call_lengths;
-    std::vector<std::int64_t> call_positions;
+    heap_array<std::int32_t> call_table;
+    heap_array<std::int64_t> call_lengths;
+    heap_array<std::int64_t> call_positions;
 
-    explicit state(const kv_cache_options& given);
+    [[nodiscard]] bool make(const kv_cache_options& given);
     std::int32_t* pages_of(int sequence) { return table.data() + sequence * table_pages; }
-    [[nodiscard]] const kv_sequence& checked_sequence(int number) const;
+    [[nodiscard]] bool find(int number, kv_sequence& of) const;
+    [[nodiscard]] bool find(int number, std::int64_t tokens, kv_sequence& of) const;
     void release(std::int32_t page);
     std::int32_t take();
+    [[nodiscard]] std::int64_t pages_for(std::int64_t tokens) const;
     [[nodiscard]] std::int64_t droppable(const kv_sequence& of) const;
     void drop(int number, std::int64_t count);
     [[nodiscard]] bool shares_last(int number) const;
     void own_last(int number);
-    int new_sequence();
+    [[nodiscard]] bool take_sequence(int& number);
+    [[nodiscard]] bool check_append(const const_tensor& keys, const const_tensor& values) const;
+    [[nodiscard]] bool make_room(int number, std::int64_t added);
+    [[nodiscard]] bool complete_call(std::span<const int> numbers, options& call);
 };
 
-kv_cache::state::state(const kv_cache_options& given)
-    : how(checked(given)),
-      k("k_type", how.k_type, how.pages, how.kv_heads, how.page_tokens, how.head_dim),
-      v("v_type", how.v_type, how.pages, how.kv_heads, how.page_tokens, how.value_dim),
-      table_pages((how.max_tokens + how.page_tokens - 1) / how.page_tokens),
-      table(static_cast<std::size_t>(table_pages * how.max_sequences)),
-      sequences(static_cast<std::size_t>(how.max_sequences)),
-      owners(static_cast<std::size_t>(how.pages)),
-      call_table(table.size()),
-      call_lengths(sequences.size()),
-      call_positions(sequences.size()) {
-    free.reserve(owners.size());
-    for (std::int64_t page = how.pages; page-- > 0;) { free.push_back(static_cast<std::int32_t>(page)); }
+bool kv_cache::state::make(const kv_cache_options& given) {
+    how = given;
+    if (!complete(how) ||
+        !k.make("k_type", how.k_type, how.pages, how.kv_heads, how.page_tokens, how.head_dim) ||
+        !v.make("v_type", how.v_type, how.pages, how.kv_heads, how.page_tokens, how.value_dim)) {
+        return false;
+    }
+    table_pages = pages_for(how.max_tokens);
+    if (!table.allocate({table_pages, how.max_sequences}) || !sequences.allocate({how.max_sequences}) ||
+        !owners.allocate({how.pages}) || !free.allocate({how.pages}) || !call_table.allocate(table.size()) ||
+        !call_lengths.allocate(sequences.size()) || !call_positions.allocate(sequences.size())) {
+        return false;
+    }
+    for (std::int64_t page = how.pages; page-- > 0;) {
+        free[static_cast<std::size_t>(free_count++)] = static_cast<std::int32_t>(page);
+    }
+    return true;
 }
 
-const kv_sequence& kv_cache::state::checked_sequence(int number) const {
+bool kv_cache::state::find(int number, kv_sequence& of) const {
     if (number < 0 || number >= how.max_sequences || !sequences[static_cast<std::size_t>(number)].in_use) {
-        refuse("sequence: ", number, " given, there is no such sequence");
+        return refuse("sequence: ", number, " given, there is no such sequence");
     }
-    return sequences[static_cast<std::size_t>(number)];
+    of = sequences[static_cast<std::size_t>(number)];
+    return true;
+}
+
+/// A sequence that has been as long as `tokens`.
+bool kv_cache::state::find(int number, std::int64_t tokens, kv_sequence& of) const {
+    if (!find(number, of)) { return false; }
+    if (tokens < of.first || tokens > of.length) {
+        return refuse("tokens: ", tokens, " given, sequence ", number, " holds positions ", of.first, " to ",
+                      of.length);
+    }
+    return true;
+}
+
+std::int64_t kv_cache::state::pages_for(std::int64_t tokens) const {
+    return tokens / how.page_tokens + (tokens % how.page_tokens != 0 ? 1 : 0);
 }
 
 void kv_cache::state::release(std::int32_t page) {
-    if (--owners[static_cast<std::size_t>(page)] == 0) { free.push_back(page); }
+    if (--owners[static_cast<std::size_t>(page)] == 0) {
+        free[static_cast<std::size_t>(free_count++)] = page;
+    }
 }
 
 std::int32_t kv_cache::state::take() {
-    const std::int32_t page = free.back();
-    free.pop_back();
+    const std::int32_t page = free[static_cast<std::size_t>(--free_count)];
     owners[static_cast<std::size_t>(page)] = 1;
     return page;
 }
@@ -139,140 +171,231 @@ void kv_cache::state::own_last(int number) {
     page = own;
 }
 
-int kv_cache::state::new_sequence() {
+bool kv_cache::state::take_sequence(int& number) {
     for (std::size_t n = 0; n < sequences.size(); ++n) {
         if (sequences[n].in_use) { continue; }
         sequences[n] = {true, 0, 0, 0};
-        return static_cast<int>(n);
+        number = static_cast<int>(n);
+        return true;
     }
-    throw std::length_error("tilewise: kv_cache: all of its " + std::to_string(how.max_sequences) +
-                            " sequences are in use");
+    return fail(status_code::cache_full, "kv_cache: all of its ", how.max_sequences, " sequences are in use");
 }
 
-kv_cache::kv_cache(const kv_cache_options& how) : state_(std::make_unique<state>(how)) {}
+bool kv_cache::state::check_append(const const_tensor& keys, const const_tensor& values) const {
+    byte_range bytes;
+    return check_view("k", keys, float_types, bytes) && check_view("v", values, float_types, bytes) &&
+           require_extent("k", keys, axis::batch, 1, "one sequence") &&
+           require_extent("v", values, axis::batch, 1, "one sequence") &&
+           require_extent("k", keys, axis::heads, how.kv_heads, "the cache") &&
+           require_extent("v", values, axis::heads, how.kv_heads, "the cache") &&
+           require_extent("k", keys, axis::head_dim, how.head_dim, "the cache") &&
+           require_extent("v", values, axis::head_dim, how.value_dim, "the cache") &&
+           require_extent("v", values, axis::tokens, keys.tokens(), "k");
+}
+
+/// Drops what no later query can see, and takes the pages that so many more tokens need.
+bool kv_cache::state::make_room(int number, std::int64_t added) {
+    kv_sequence& of = sequences[static_cast<std::size_t>(number)];
+    const std::int64_t dropped = droppable(of);
+    const std::int64_t first = of.first + dropped * how.page_tokens;
+    const std::int64_t tokens = of.length + added - first;
+    if (tokens > how.max_tokens) {
+        return fail(status_code::cache_full, "kv_cache: sequence ", number, " would hold ", tokens,
+                    " tokens, it may hold ", how.max_tokens);
+    }
+    std::int64_t available = free_count;
+    for (std::int64_t n = 0; n < dropped; ++n) {
+        available += owners[static_cast<std::size_t>(pages_of(number)[n])] == 1 ? 1 : 0;
+    }
+    const std::int64_t held = pages_for(tokens);
+    const std::int64_t wanted = held - (of.held - dropped) + (shares_last(number) ? 1 : 0);
+    if (wanted > available) {
+        return fail(status_code::cache_full, "kv_cache: ", wanted, " more pages are needed, ", available,
+                    " are free");
+    }
+    drop(number, dropped);
+    own_last(number);
+    for (; of.held < held; ++of.held) { pages_of(number)[of.held] = take(); }
+    return true;
+}
+
+kv_cache::kv_cache(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}
 kv_cache::~kv_cache() = default;
 kv_cache::kv_cache(kv_cache&& other) noexcept = default;
 kv_cache& kv_cache::operator=(kv_cache&& other) noexcept = default;
 
-int kv_cache::add() { return state_->new_sequence(); }
+status kv_cache::try_make(const kv_cache_options& how, std::optional<kv_cache>& cache) noexcept {
+    std::unique_ptr<state> made(new (std::nothrow) state);
+    if (made == nullptr) { return status_of(lack_memory()); }
+    if (!made->make(how)) { return status_of(false); }
+    cache = kv_cache(std::move(made));
+    return {};
+}
 
-int kv_cache::fork(int sequence, std::int64_t tokens) {
+status kv_cache::try_add(int& sequence) noexcept { return status_of(state_->take_sequence(sequence)); }
+
+status kv_cache::try_fork(int sequence, std::int64_t tokens, int& forked) noexcept {
     state& s = *state_;
-    const kv_sequence of = s.checked_sequence(sequence);
-    if (tokens < of.first || tokens > of.length) {
-        refuse("tokens: ", tokens, " given, sequence ", sequence, " holds positions ", of.first, " to ",
-               of.length);
-    }
-    const int number = s.new_sequence();
-    const std::int64_t held = (tokens - of.first + s.how.page_tokens - 1) / s.how.page_tokens;
+    kv_sequence of;
+    int number = 0;
+    if (!s.find(sequence, tokens, of) || !s.take_sequence(number)) { return status_of(false); }
+    const std::int64_t held = s.pages_for(tokens - of.first);
     std::copy_n(s.pages_of(sequence), held, s.pages_of(number));
     for (std::int64_t n = 0; n < held; ++n) { ++s.owners[static_cast<std::size_t>(s.pages_of(number)[n])]; }
     s.sequences[static_cast<std::size_t>(number)] = {true, of.first, tokens, held};
-    return number;
+    forked = number;
+    return {};
 }
 
-void kv_cache::remove(int sequence) {
-    const std::int64_t held = state_->checked_sequence(sequence).held;
-    state_->drop(sequence, held);
+status kv_cache::try_remove(int sequence) noexcept {
+    kv_sequence of;
+    if (!state_->find(sequence, of)) { return status_of(false); }
+    state_->drop(sequence, of.held);
     state_->sequences[static_cast<std::size_t>(sequence)].in_use = false;
+    return {};
 }
 
-void kv_cache::truncate(int sequence, std::int64_t tokens) {
+status kv_cache::try_truncate(int sequence, std::int64_t tokens) noexcept {
     state& s = *state_;
-    const kv_sequence& of = s.checked_sequence(sequence);
-    if (tokens < of.first || tokens > of.length) {
-        refuse("tokens: ", tokens, " given, sequence ", sequence, " holds positions ", of.first, " to ",
-               of.length);
-    }
-    const std::int64_t held = (tokens - of.first + s.how.page_tokens - 1) / s.how.page_tokens;
+    kv_sequence of;
+    if (!s.find(sequence, tokens, of)) { return status_of(false); }
+    const std::int64_t held = s.pages_for(tokens - of.first);
     for (std::int64_t n = held; n < of.held; ++n) { s.release(s.pages_of(sequence)[n]); }
     s.sequences[static_cast<std::size_t>(sequence)] = {true, of.first, tokens, held};
+    return {};
 }
 
-void kv_cache::append(int sequence, const const_tensor& k, const const_tensor& v) {
+status kv_cache::try_append(int sequence, const const_tensor& k, const const_tensor& v) noexcept {
     state& s = *state_;
-    const kv_sequence& of = s.checked_sequence(sequence);
-    check_view("k", k, float_types);
-    check_view("v", v, float_types);
-    require_extent("k", k, axis::batch, 1, "one sequence");
-    require_extent("v", v, axis::batch, 1, "one sequence");
-    require_extent("k", k, axis::heads, s.how.kv_heads, "the cache");
-    require_extent("v", v, axis::heads, s.how.kv_heads, "the cache");
-    require_extent("k", k, axis::head_dim, s.how.head_dim, "the cache");
-    require_extent("v", v, axis::head_dim, s.how.value_dim, "the cache");
-    require_extent("v", v, axis::tokens, k.tokens(), "k");
-    if (k.tokens() == 0) { return; }
-    const std::int64_t dropped = s.droppable(of);
-    const std::int64_t first = of.first + dropped * s.how.page_tokens;
-    const std::int64_t tokens = of.length + k.tokens() - first;
-    if (tokens > s.how.max_tokens) {
-        throw std::length_error("tilewise: kv_cache: sequence " + std::to_string(sequence) + " would hold " +
-                                std::to_string(tokens) + " tokens, it may hold " +
-                                std::to_string(s.how.max_tokens));
-    }
-    std::int64_t freed = 0;
-    for (std::int64_t n = 0; n < dropped; ++n) {
-        freed += s.owners[static_cast<std::size_t>(s.pages_of(sequence)[n])] == 1 ? 1 : 0;
-    }
-    const std::int64_t held = (tokens + s.how.page_tokens - 1) / s.how.page_tokens;
-    const std::int64_t wanted = held - (of.held - dropped) + (s.shares_last(sequence) ? 1 : 0);
-    if (wanted > static_cast<std::int64_t>(s.free.size()) + freed) {
-        throw std::length_error("tilewise: kv_cache: " + std::to_string(wanted) + " more pages are needed, " +
-                                std::to_string(static_cast<std::int64_t>(s.free.size()) + freed) +
-                                " are free");
-    }
-    s.drop(sequence, dropped);
-    s.own_last(sequence);
+    kv_sequence of;
+    if (!s.find(sequence, of) || !s.check_append(k, v)) { return status_of(false); }
+    if (k.tokens() == 0) { return {}; }
+    if (!s.make_room(sequence, k.tokens())) { return status_of(false); }
     kv_sequence& to = s.sequences[static_cast<std::size_t>(sequence)];
-    for (; to.held < held; ++to.held) { s.pages_of(sequence)[to.held] = s.take(); }
     for (std::int64_t t = 0; t < k.tokens(); ++t, ++to.length) {
         const std::int64_t place = to.length - to.first;
         const std::int32_t page = s.pages_of(sequence)[place / s.how.page_tokens];
         s.k.store(page, place % s.how.page_tokens, k, t);
         s.v.store(page, place % s.how.page_tokens, v, t);
     }
+    return {};
 }
 
-std::int64_t kv_cache::length(int sequence) const { return state_->checked_sequence(sequence).length; }
-std::int64_t kv_cache::first_position(int sequence) const { return state_->checked_sequence(sequence).first; }
-std::int64_t kv_cache::free_pages() const { return static_cast<std::int64_t>(state_->free.size()); }
+status kv_cache::try_length(int sequence, std::int64_t& tokens) const noexcept {
+    kv_sequence of;
+    if (!state_->find(sequence, of)) { return status_of(false); }
+    tokens = of.length;
+    return {};
+}
+
+status kv_cache::try_first_position(int sequence, std::int64_t& position) const noexcept {
+    kv_sequence of;
+    if (!state_->find(sequence, of)) { return status_of(false); }
+    position = of.first;
+    return {};
+}
+
+std::int64_t kv_cache::free_pages() const { return state_->free_count; }
 
 std::size_t kv_cache::memory_bytes() const {
     const state& s = *state_;
-    return sizeof(state) + s.k.memory_bytes() + s.v.memory_bytes() +
-           (s.table.capacity() + s.call_table.capacity() + s.owners.capacity() + s.free.capacity()) *
-               sizeof(std::int32_t) +
-           (s.call_lengths.capacity() + s.call_positions.capacity()) * sizeof(std::int64_t) +
-           s.sequences.capacity() * sizeof(kv_sequence);
+    return sizeof(state) + s.k.memory_bytes() + s.v.memory_bytes() + s.table.bytes() + s.call_table.bytes() +
+           s.owners.bytes() + s.free.bytes() + s.call_lengths.bytes() + s.call_positions.bytes() +
+           s.sequences.bytes();
+}
+
+/// Options of a call with these sequences, whose pages and lengths are in the state.
+bool kv_cache::state::complete_call(std::span<const int> numbers, options& call) {
+    if (numbers.size() > sequences.size()) {
+        return refuse("sequences: ", numbers.size(), " given, the cache has at most ", sequences.size());
+    }
+    if (!call.key_lengths.empty() || call.key_position != 0 || !call.key_positions.empty() ||
+        !call.key_starts.empty() || call.block_table.data != nullptr) {
+        return refuse(
+            "how: key_lengths, key_position, key_positions, key_starts or block_table given, the cache sets "
+            "them");
+    }
+    for (std::size_t n = 0; n < numbers.size(); ++n) {
+        kv_sequence of;
+        if (!find(numbers[n], of)) { return false; }
+        std::copy_n(pages_of(numbers[n]), of.held,
+                    call_table.data() + static_cast<std::int64_t>(n) * table_pages);
+        call_lengths[n] = of.length - of.first;
+        call_positions[n] = of.first;
+    }
+    call.key_lengths = {call_lengths.data(), numbers.size()};
+    call.key_positions = {call_positions.data(), numbers.size()};
+    call.block_table = {call_table.data(),
+                        element_type::i32,
+                        {static_cast<std::int64_t>(numbers.size()), 1, 1, table_pages},
+                        {table_pages, 0, 0, 1}};
+    return true;
+}
+
+status kv_cache::try_attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
+                               const options& how) noexcept {
+    options call = how;
+    if (!state_->complete_call(sequences, call)) { return status_of(false); }
+    return tilewise::try_attention(q, state_->k.view(), state_->v.view(), out, call);
+}
+
+status kv_cache::try_plan_attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
+                                    const options& how, plan& result) noexcept {
+    options call = how;
+    if (!state_->complete_call(sequences, call)) { return status_of(false); }
+    return tilewise::try_plan_attention(q, state_->k.view(), state_->v.view(), out, call, result);
+}
+
+// What throws.
+
+kv_cache::kv_cache(const kv_cache_options& how) {
+    std::optional<kv_cache> made;
+    raise_unless(try_make(how, made));
+    state_ = std::move(made->state_);
+}
+
+int kv_cache::add() {
+    int sequence = 0;
+    raise_unless(try_add(sequence));
+    return sequence;
+}
+
+int kv_cache::fork(int sequence, std::int64_t tokens) {
+    int forked = 0;
+    raise_unless(try_fork(sequence, tokens, forked));
+    return forked;
+}
+
+void kv_cache::remove(int sequence) { raise_unless(try_remove(sequence)); }
+
+void kv_cache::truncate(int sequence, std::int64_t tokens) { raise_unless(try_truncate(sequence, tokens)); }
+
+void kv_cache::append(int sequence, const const_tensor& k, const const_tensor& v) {
+    raise_unless(try_append(sequence, k, v));
+}
+
+std::int64_t kv_cache::length(int sequence) const {
+    std::int64_t tokens = 0;
+    raise_unless(try_length(sequence, tokens));
+    return tokens;
+}
+
+std::int64_t kv_cache::first_position(int sequence) const {
+    std::int64_t position = 0;
+    raise_unless(try_first_position(sequence, position));
+    return position;
 }
 
 void kv_cache::attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
                          const options& how) {
-    state& s = *state_;
-    if (sequences.size() > s.sequences.size()) {
-        refuse("sequences: ", sequences.size(), " given, the cache has at most ", s.sequences.size());
-    }
-    if (!how.key_lengths.empty() || how.key_position != 0 || !how.key_positions.empty() ||
-        !how.key_starts.empty() || how.block_table.data != nullptr) {
-        refuse(
-            "how: key_lengths, key_position, key_positions, key_starts or block_table given, the cache sets "
-            "them");
-    }
-    for (std::size_t n = 0; n < sequences.size(); ++n) {
-        const kv_sequence& of = s.checked_sequence(sequences[n]);
-        std::copy_n(s.pages_of(sequences[n]), of.held,
-                    s.call_table.data() + static_cast<std::int64_t>(n) * s.table_pages);
-        s.call_lengths[n] = of.length - of.first;
-        s.call_positions[n] = of.first;
-    }
-    options full = how;
-    full.key_lengths = std::span(s.call_lengths).first(sequences.size());
-    full.key_positions = std::span(s.call_positions).first(sequences.size());
-    full.block_table = {s.call_table.data(),
-                        element_type::i32,
-                        {static_cast<std::int64_t>(sequences.size()), 1, 1, s.table_pages},
-                        {s.table_pages, 0, 0, 1}};
-    tilewise::attention(q, s.k.view(), s.v.view(), out, full);
+    raise_unless(try_attention(sequences, q, out, how));
+}
+
+plan kv_cache::plan_attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
+                              const options& how) {
+    plan result;
+    raise_unless(try_plan_attention(sequences, q, out, how, result));
+    return result;
 }
 
 }  // namespace tilewise

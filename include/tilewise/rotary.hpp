@@ -9,6 +9,7 @@
 #include <span>
 
 #include <tilewise/export.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -59,6 +60,13 @@ TILEWISE_API void rotary_embedding(const tensor& x, const const_tensor& cosines,
 /// Fills such tables: row t is for the position that token t has by `how`. dims, if it is given, must be
 /// twice the tables' head_dim. Models that scale positions or frequencies change or make their own tables.
 TILEWISE_API void rotary_tables(const tensor& cosines, const tensor& sines, const rotary_options& how = {});
+
+// The same, and return what these throw (status.hpp).
+TILEWISE_API status try_rotary_embedding(const tensor& x, const rotary_options& how = {}) noexcept;
+TILEWISE_API status try_rotary_embedding(const tensor& x, const const_tensor& cosines,
+                                         const const_tensor& sines, const rotary_options& how = {}) noexcept;
+TILEWISE_API status try_rotary_tables(const tensor& cosines, const tensor& sines,
+                                      const rotary_options& how = {}) noexcept;
 
 }  // namespace tilewise
 
