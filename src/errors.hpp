@@ -5,49 +5,61 @@
 #ifndef TILEWISE_SRC_ERRORS_HPP
 #define TILEWISE_SRC_ERRORS_HPP
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <concepts>
 #include <cstddef>
-#include <cstdio>
+#include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <tilewise/status.hpp>
 
 namespace tilewise {
 
+/// A part of a message: text or a number. Only a pointer or a value, so that little code is needed where
+/// errors are noted, which is in many places.
+class text_part {
+public:
+    // NOLINTBEGIN(google-explicit-constructor): parts of messages are listed as they are.
+    text_part(std::string_view text) noexcept : kind_(kind::text), text_(text) {}
+    text_part(const char* text) noexcept : text_part(std::string_view(text)) {}
+    text_part(double number) noexcept : kind_(kind::real), real_(number) {}
+    text_part(float number) noexcept : text_part(static_cast<double>(number)) {}
+    template <std::integral Number>
+    text_part(Number number) noexcept
+        : kind_(std::unsigned_integral<Number> ? kind::natural : kind::integer),
+          integer_(static_cast<std::int64_t>(number)) {}
+    // NOLINTEND(google-explicit-constructor)
+
+    /// Writes it into `room` characters as far as it fits. Returns how many it took.
+    std::size_t write(char* to, std::size_t room) const noexcept;
+
+private:
+    enum class kind : unsigned char { text, integer, natural, real };
+    kind kind_;
+    std::string_view text_ = {};
+    std::int64_t integer_ = 0;
+    double real_ = 0;
+};
+
 /// Text in place, which allocates nothing; what is longer than `capacity` is cut off.
 template <std::size_t capacity>
 class short_text {
 public:
-    template <class... Parts>
-    void assign(const Parts&... parts) noexcept {
+    void assign(std::initializer_list<text_part> parts) noexcept {
         size_ = 0;
-        (add(parts), ...);
+        for (const text_part& part : parts) { add(part); }
     }
-    void add(std::string_view part) noexcept {
-        const std::size_t count = std::min(part.size(), capacity - size_);
-        std::copy_n(part.data(), count, text_.data() + size_);
-        size_ += count;
+    void add(const text_part& part) noexcept {
+        size_ += part.write(text_.data() + size_, capacity - size_);
         text_[size_] = '\0';
     }
-    template <std::integral Number>
-    void add(Number number) noexcept {
-        std::array<char, 24> digits{};
-        const std::to_chars_result end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-        add(std::string_view(digits.data(), end.ptr));
-    }
-    void add(double number) noexcept {
-        std::array<char, 32> digits{};
-        std::snprintf(digits.data(), digits.size(), "%g", number);
-        add(std::string_view(digits.data()));
-    }
-    void add(float number) noexcept { add(static_cast<double>(number)); }
 
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
     [[nodiscard]] const char* c_str() const noexcept { return text_.data(); }
-    // NOLINTNEXTLINE(google-explicit-constructor): it is text.
+    // NOLINTBEGIN(google-explicit-constructor): it is text.
     operator std::string_view() const noexcept { return {text_.data(), size_}; }
+    operator text_part() const noexcept { return std::string_view(*this); }
+    // NOLINTEND(google-explicit-constructor)
 
 private:
     std::array<char, capacity + 1> text_{};
@@ -64,18 +76,16 @@ struct noted_error {
 noted_error& error_of_thread() noexcept;
 
 /// Notes an error, with these parts as its message. False, so that `return fail(...)` says it all.
+[[nodiscard, gnu::cold]] bool note_error(status_code code, std::initializer_list<text_part> parts) noexcept;
 template <class... Parts>
 [[nodiscard]] bool fail(status_code code, const Parts&... parts) noexcept {
-    noted_error& error = error_of_thread();
-    error.code = code;
-    error.message.assign("tilewise: ", parts...);
-    return false;
+    return note_error(code, {text_part(parts)...});
 }
 
 /// A wrong argument.
 template <class... Parts>
 [[nodiscard]] bool refuse(const Parts&... parts) noexcept {
-    return fail(status_code::invalid_argument, parts...);
+    return note_error(status_code::invalid_argument, {text_part(parts)...});
 }
 
 [[nodiscard]] bool lack_memory() noexcept;

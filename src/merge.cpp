@@ -59,8 +59,8 @@ bool require_one_value(std::string_view name, const const_tensor& view) {
 bool check_part(std::size_t number, const partial_result& part, const tensor& out, const tensor& lse) {
     short_text<40> out_name;
     short_text<40> lse_name;
-    out_name.assign("parts[", number, "].out");
-    lse_name.assign("parts[", number, "].lse");
+    out_name.assign({"parts[", number, "].out"});
+    lse_name.assign({"parts[", number, "].lse"});
     byte_range bytes;
     const bool is_sound =
         check_view(out_name, part.out, float_types, bytes) &&

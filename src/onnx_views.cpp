@@ -75,9 +75,9 @@ short_text<20> name_of(data_type type) {
     const std::string_view name = literal_name_of(type);
     short_text<20> text;
     if (name.empty()) {
-        text.assign("number ", static_cast<std::int32_t>(type));
+        text.assign({"number ", static_cast<std::int32_t>(type)});
     } else {
-        text.assign(name);
+        text.assign({name});
     }
     return text;
 }

@@ -167,11 +167,11 @@ float entropy_of(const head_of& h, std::span<const float> weights) {
 struct key_sums {
     std::span<float> block;
     std::span<float> total;
-    void clear() {
+    void clear() const {
         std::fill(block.begin(), block.end(), 0.0F);
         std::fill(total.begin(), total.end(), 0.0F);
     }
-    void fold() {
+    void fold() const {
         for (std::size_t j = 0; j < total.size(); ++j) {
             total[j] = total[j] + block[j];
             block[j] = 0.0F;

@@ -2,6 +2,7 @@
 
 #include <tilewise/rotary.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -135,10 +136,8 @@ bool check_positions(const rotary_options& how, std::int64_t batch, std::int64_t
         return refuse("positions: ", given, " given, it must be one for each of ", tokens,
                       " tokens, of all batch entries or of each of ", batch);
     }
-    for (const std::int64_t position : how.positions) {
-        if (!allowed.require("positions", position)) { return false; }
-    }
-    return true;
+    return std::all_of(how.positions.begin(), how.positions.end(),
+                       [&](std::int64_t position) { return allowed.require("positions", position); });
 }
 
 /// Checks what all functions have.

@@ -13,7 +13,7 @@ using type_text = short_text<20>;
 
 type_text text_of(const auto&... parts) {
     type_text text;
-    text.assign(parts...);
+    text.assign({text_part(parts)...});
     return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <tilewise.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -113,10 +114,7 @@ struct problem {
         return std::memcmp(out_data.data(), expected.data(), expected.size() * sizeof(float)) == 0;
     }
     [[nodiscard]] bool is_untouched() const {
-        for (const float number : out_data) {
-            if (number != 0.0F) { return false; }
-        }
-        return true;
+        return std::all_of(out_data.begin(), out_data.end(), [](float number) { return number == 0.0F; });
     }
     void clear() {
         for (float& number : out_data) { number = 0.0F; }
