@@ -271,8 +271,8 @@ typedef struct tilewise_rotary_options {
 } tilewise_rotary_options;
 
 /* Turns pairs of elements of x, [batch, heads, tokens, head_dim] in f32, f16 or bf16, in place, by angles
-   proportional to the tokens' positions; the sines have the same bits everywhere. Allocates some bytes per
-   element of a row. */
+   proportional to the tokens' positions; the sines have the same bits everywhere. Allocates
+   nothing for rows of which 512 elements or fewer are turned. */
 TILEWISE_API tilewise_status tilewise_rotary_embedding(const tilewise_tensor* x,
                                                        const tilewise_rotary_options* how);
 

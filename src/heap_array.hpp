@@ -3,6 +3,7 @@
 #ifndef TILEWISE_SRC_HEAP_ARRAY_HPP
 #define TILEWISE_SRC_HEAP_ARRAY_HPP
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -72,6 +73,33 @@ public:
 private:
     std::unique_ptr<Element[]> memory_;
     std::size_t size_ = 0;
+};
+
+/// An array that is on the heap only if it has more elements than `few`.
+template <class Element, std::size_t few>
+class small_array {
+public:
+    small_array() = default;
+    small_array(const small_array&) = delete;  // `all_` may point into it
+    small_array& operator=(const small_array&) = delete;
+    ~small_array() = default;
+
+    [[nodiscard]] bool allocate(std::int64_t count) noexcept {
+        const bool is_small = count <= static_cast<std::int64_t>(few);
+        if (!is_small && !heap_.allocate({count})) { return false; }
+        all_ = is_small ? std::span(few_).first(static_cast<std::size_t>(count))
+                        : std::span<Element>(heap_.data(), heap_.size());
+        return true;
+    }
+
+    [[nodiscard]] std::size_t size() const { return all_.size(); }
+    Element& operator[](std::size_t n) { return all_[n]; }
+    const Element& operator[](std::size_t n) const { return all_[n]; }
+
+private:
+    std::array<Element, few> few_{};
+    heap_array<Element> heap_;
+    std::span<Element> all_;
 };
 
 /// Scratch memory: bytes at a multiple of an alignment.

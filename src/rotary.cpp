@@ -23,13 +23,16 @@ namespace {
 constexpr std::int64_t largest_position = std::int64_t{1} << 31;
 constexpr double largest_theta = 0x1p64;
 
+/// Rows with no more pairs need no memory.
+constexpr std::size_t few_pairs = 256;
+
 /// Cosines and sines of a token's pairs, side by side.
 struct token_angles {
-    heap_array<float> cosines;
-    heap_array<float> sines;
+    small_array<float, few_pairs> cosines;
+    small_array<float, few_pairs> sines;
 
     [[nodiscard]] bool allocate(std::int64_t pairs) {
-        return cosines.allocate({pairs}) && sines.allocate({pairs});
+        return cosines.allocate(pairs) && sines.allocate(pairs);
     }
 };
 
@@ -39,8 +42,10 @@ struct frequency {
     double low;
 };
 
-bool find_frequencies(std::int64_t dims, double theta, heap_array<frequency>& all) {
-    if (!all.allocate({dims / 2})) { return false; }
+using frequencies_of_pairs = small_array<frequency, few_pairs>;
+
+bool find_frequencies(std::int64_t dims, double theta, frequencies_of_pairs& all) {
+    if (!all.allocate(dims / 2)) { return false; }
     const double log_theta = elementary::log2(theta);
     for (std::size_t i = 0; i < all.size(); ++i) {
         const double part = static_cast<double>(2 * i) / static_cast<double>(dims);
@@ -214,7 +219,7 @@ status try_rotary_embedding(const tensor& x, const rotary_options& how) noexcept
     const float_environment standard;
     memory_map memory;
     std::int64_t dims = 0;
-    heap_array<frequency> frequencies;
+    frequencies_of_pairs frequencies;
     if (!check_rows(x, how, memory, dims) || !check_theta(how.theta) ||
         !check_options(how, x.batch(), x.tokens(), all_positions) ||
         !find_frequencies(dims, how.theta, frequencies)) {
@@ -262,7 +267,7 @@ status try_rotary_tables(const tensor& cosines, const tensor& sines, const rotar
         return status_of(
             refuse("dims: ", *how.dims, " given, it must be ", 2 * pairs, ", twice the tables' head_dim"));
     }
-    heap_array<frequency> frequencies;
+    frequencies_of_pairs frequencies;
     if (!check_theta(how.theta) || !check_options(how, 1, cosines.tokens(), all_positions) ||
         !find_frequencies(2 * pairs, how.theta, frequencies)) {
         return status_of(false);

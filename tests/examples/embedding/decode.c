@@ -1,6 +1,6 @@
 /* Decoding in C, inside a program that brings its own memory: one layer of attention with grouped heads and
    rotary positions, over a cache that quantises. Everything is allocated before the first token; from then on
-   there is no allocation, no lock and no system call.
+   the library allocates nothing, takes no lock and makes no system call.
 
    The "model" is a toy: a token's queries, keys and values are made up from its number, and the next token is
    the one whose numbers at that place resemble the output most. But its answer is checked: all tokens at
