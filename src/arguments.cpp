@@ -16,55 +16,80 @@ namespace {
 /// Scratch memory grows with the head dimensions, and is counted in 64 bits.
 constexpr std::int64_t largest_head_dim = std::int64_t{1} << 40;
 
-}  // namespace
+/// The memory of the arguments that every call has.
+struct argument_bytes {
+    byte_range q;
+    byte_range k;
+    byte_range v;
+    byte_range k_scales;
+    byte_range v_scales;
+    byte_range out;
+};
 
-void require_countable_head_dim(std::string_view name, std::int64_t head_dim) {
-    if (head_dim > largest_head_dim) {
-        refuse(name, ": head_dim is ", head_dim, ", it must be at most 2^40");
-    }
+bool check_views(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                 argument_bytes& bytes) {
+    return check_view("q", q, float_types, bytes.q) && check_view("k", k, key_value_types, bytes.k) &&
+           check_view("v", v, key_value_types, bytes.v) && check_scales("k", "k.scales", k, bytes.k_scales) &&
+           check_scales("v", "v.scales", v, bytes.v_scales) && check_view("out", out, float_types, bytes.out);
 }
 
-void require_countable(const problem& p) {
+bool check_overlap(const argument_bytes& bytes, memory_map& memory) {
+    return memory.read("q", bytes.q) && memory.read("k", bytes.k) && memory.read("v", bytes.v) &&
+           memory.read("k.scales", bytes.k_scales) && memory.read("v.scales", bytes.v_scales) &&
+           memory.write("out", bytes.out);
+}
+
+/// The sizes that the tensors must share. In pages, the batch of k and v is another.
+bool check_sizes(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                 const options& how) {
+    const bool is_paged = how.block_table.data != nullptr;
+    const bool fits = require_countable_head_dim("q", q.head_dim()) &&
+                      require_countable_head_dim("v", v.head_dim()) &&
+                      (is_paged || require_extent("k", k, axis::batch, q.batch(), "q")) &&
+                      require_extent("k", k, axis::head_dim, q.head_dim(), "q") &&
+                      require_extent("v", v, axis::batch, k.batch(), "k") &&
+                      require_extent("v", v, axis::heads, k.heads(), "k") &&
+                      require_extent("v", v, axis::tokens, k.tokens(), "k") &&
+                      require_extent("out", out, axis::batch, q.batch(), "q") &&
+                      require_extent("out", out, axis::heads, q.heads(), "q") &&
+                      require_extent("out", out, axis::tokens, q.tokens(), "q") &&
+                      require_extent("out", out, axis::head_dim, v.head_dim(), "v");
+    if (fits && (k.heads() == 0 ? q.heads() != 0 : q.heads() % k.heads() != 0)) {
+        return refuse("k: ", k.heads(), " heads given, q has ", q.heads(),
+                      ", which must be a multiple of it");
+    }
+    return fits;
+}
+
+}  // namespace
+
+bool require_countable_head_dim(std::string_view name, std::int64_t head_dim) {
+    if (head_dim > largest_head_dim) {
+        return refuse(name, ": head_dim is ", head_dim, ", it must be at most 2^40");
+    }
+    return true;
+}
+
+bool require_countable(const problem& p) {
     std::int64_t count = p.batch;
     for (const std::int64_t factor : {p.heads, p.queries}) {
         if (__builtin_mul_overflow(count, factor, &count)) {
-            refuse("q: batch ", p.batch, " x heads ", p.heads, " x tokens ", p.queries,
-                   " given, the number of rows must fit in 63 bits");
+            return refuse("q: batch ", p.batch, " x heads ", p.heads, " x tokens ", p.queries,
+                          " given, the number of rows must fit in 63 bits");
         }
     }
+    return true;
 }
 
-problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
-                        const tensor& out, const options& how) {
-    const byte_range q_bytes = check_view("q", q, float_types);
-    const byte_range k_bytes = check_view("k", k, key_value_types);
-    const byte_range v_bytes = check_view("v", v, key_value_types);
-    const byte_range k_scales = check_scales("k", k);
-    const byte_range v_scales = check_scales("v", v);
-    const byte_range out_bytes = check_view("out", out, float_types);
-    require_countable_head_dim("q", q.head_dim());
-    require_countable_head_dim("v", v.head_dim());
-    if (how.block_table.data == nullptr) { require_extent("k", k, axis::batch, q.batch(), "q"); }
-    require_extent("k", k, axis::head_dim, q.head_dim(), "q");
-    require_extent("v", v, axis::batch, k.batch(), "k");
-    require_extent("v", v, axis::heads, k.heads(), "k");
-    require_extent("v", v, axis::tokens, k.tokens(), "k");
-    require_extent("out", out, axis::batch, q.batch(), "q");
-    require_extent("out", out, axis::heads, q.heads(), "q");
-    require_extent("out", out, axis::tokens, q.tokens(), "q");
-    require_extent("out", out, axis::head_dim, v.head_dim(), "v");
-    if (k.heads() == 0 ? q.heads() != 0 : q.heads() % k.heads() != 0) {
-        refuse("k: ", k.heads(), " heads given, q has ", q.heads(), ", which must be a multiple of it");
-    }
-    require_distinct_elements("out", out);
+bool check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                     const options& how, problem& p) {
+    argument_bytes bytes;
     memory_map memory;
-    memory.read("q", q_bytes);
-    memory.read("k", k_bytes);
-    memory.read("v", v_bytes);
-    memory.read("k.scales", k_scales);
-    memory.read("v.scales", v_scales);
-    memory.write("out", out_bytes);
-    problem p{};
+    if (!check_views(q, k, v, out, bytes) || !check_sizes(q, k, v, out, how) ||
+        !require_distinct_elements("out", out) || !check_overlap(bytes, memory)) {
+        return false;
+    }
+    p = {};
     p.batch = q.batch();
     p.batch_entries = q.batch();
     p.query_tokens = q.tokens();
@@ -73,18 +98,14 @@ problem check_arguments(const const_tensor& q, const const_tensor& k, const cons
     p.group = k.heads() == 0 ? 1 : q.heads() / k.heads();
     p.queries = q.tokens();
     p.keys = k.tokens();
-    check_packing(how, q, k, p);
-    check_pages(how, k, memory, p);
+    if (!check_packing(how, q, k, p) || !check_pages(how, k, memory, p)) { return false; }
     p.head_dim = q.head_dim();
     p.value_dim = v.head_dim();
     p.k_layout = layout_of(with_sound_strides(k));
     p.v_layout = layout_of(with_sound_strides(v));
     p.q_type = q.type;
     p.out_type = out.type;
-    require_countable(p);
-    check_results(how, q, k, memory, p);
-    check_options(how, memory, p);
-    return p;
+    return require_countable(p) && check_results(how, q, k, memory, p) && check_options(how, memory, p);
 }
 
 std::int64_t count_chunks(const problem& p) {

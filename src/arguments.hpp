@@ -71,14 +71,14 @@ std::int64_t count_chunks(const problem& p);
 bool are_sequences_alike(const problem& p);
 
 /// Scratch memory is counted in 64 bits.
-void require_countable_head_dim(std::string_view name, std::int64_t head_dim);
+[[nodiscard]] bool require_countable_head_dim(std::string_view name, std::int64_t head_dim);
 
 /// Scores are counted in 63 bits, and so are the rows of a key head's group.
-void require_countable(const problem& p);
+[[nodiscard]] bool require_countable(const problem& p);
 
-/// Throws std::invalid_argument, naming the argument, what was given and what is allowed.
-problem check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
-                        const tensor& out, const options& how);
+/// Errors name the argument, what was given and what is allowed.
+[[nodiscard]] bool check_arguments(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                                   const tensor& out, const options& how, problem& p);
 
 }  // namespace tilewise
 

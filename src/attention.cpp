@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <span>
 
 #include "arguments.hpp"
 #include "float_environment.hpp"
+#include "heap_array.hpp"
 #include "kernels.hpp"
 #include "plan.hpp"
 #include "threads.hpp"
@@ -20,27 +19,6 @@
 namespace tilewise {
 
 namespace {
-
-/// The scratch memory of a call: in the caller's workspace if there is one, else allocated.
-class scratch_memory {
-public:
-    scratch_memory(std::span<std::byte> workspace, std::size_t bytes)
-        : owned_(workspace.data() == nullptr
-                     ? static_cast<std::byte*>(::operator new (bytes, std::align_val_t{scratch_alignment}))
-                     : nullptr),
-          data_(owned_ == nullptr ? aligned_part(workspace).data() : owned_.get()) {}
-
-    [[nodiscard]] std::byte* data() const { return data_; }
-
-private:
-    struct deleter {
-        void operator()(std::byte* memory) const {
-            ::operator delete (memory, std::align_val_t{scratch_alignment});
-        }
-    };
-    std::unique_ptr<std::byte, deleter> owned_;
-    std::byte* data_;
-};
 
 struct call {
     const_tensor q;
@@ -195,46 +173,79 @@ tensor row_states(const problem& p, const work_plan& work, std::byte* scratch) {
                   {p.batch_entries, p.heads, p.query_tokens, 2}, {p.heads * head, head, 2, 1});
 }
 
-}  // namespace
-
-plan plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
-                    const options& how) {
-    const float_environment standard;
-    return make_plan(check_arguments(q, k, v, out, how), how).summary;
+void run_all(call& c, const parallel_for& host) {
+    const problem& p = *c.sizes;
+    const plan& plan = c.work->summary;
+    const auto run = [&](std::int64_t count, void (*body)(void*, std::int64_t, int)) {
+        run_tasks(plan.threads, count, body, &c, host);
+    };
+    if (plan.key_parts == 1) {
+        run(plan.tasks, run_task);
+    } else {
+        run(plan.tasks, run_part);
+        run(plan.tasks / plan.key_parts, run_fold);
+    }
+    if (p.sum_keys) { run(p.batch * p.kv_heads * count_chunks(p), run_key_task); }
 }
 
-void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
-               const options& how) {
+}  // namespace
+
+status try_plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                          const tensor& out, const options& how, plan& result) noexcept {
+    const float_environment standard;
+    problem sizes{};
+    work_plan work;
+    if (!check_arguments(q, k, v, out, how, sizes) || !make_plan(sizes, how, work)) {
+        return status_of(false);
+    }
+    result = work.summary;
+    return {};
+}
+
+status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                     const options& how) noexcept {
     const float_environment standard;  // the default scale is computed, too
-    const problem sizes = check_arguments(q, k, v, out, how);
-    work_plan work = make_plan(sizes, how);
+    problem sizes{};
+    work_plan work;
+    if (!check_arguments(q, k, v, out, how, sizes) || !make_plan(sizes, how, work)) {
+        return status_of(false);
+    }
     if (work.summary.tasks == 0) {
         clear_key_weights(sizes, how.extra.key_weights);
-        return;
+        return {};
     }
-    const scratch_memory scratch(how.workspace, work.summary.scratch_bytes);
-    list_sequences(sizes, scratch.data(), work);
+    scratch_array owned;
+    if (how.workspace.data() == nullptr && !owned.allocate(work.summary.scratch_bytes)) {
+        return status_of(false);
+    }
+    std::byte* const scratch =
+        how.workspace.data() == nullptr ? owned.data() : aligned_part(how.workspace).data();
+    list_sequences(sizes, scratch, work);
     call c{with_sound_strides(q),
            with_sound_strides(k),
            with_sound_strides(v),
            with_sound_strides(out),
            with_sound_strides(how.lse),
            sound(how.extra),
-           row_states(sizes, work, scratch.data()),
+           row_states(sizes, work, scratch),
            &sizes,
            &work,
            &kernels_of(work.summary.isa),
-           scratch.data()};
-    const auto run = [&](std::int64_t count, void (*body)(void*, std::int64_t, int)) {
-        run_tasks(work.summary.threads, count, body, &c, how.parallel_for);
-    };
-    if (work.summary.key_parts == 1) {
-        run(work.summary.tasks, run_task);
-    } else {
-        run(work.summary.tasks, run_part);
-        run(work.summary.tasks / work.summary.key_parts, run_fold);
-    }
-    if (sizes.sum_keys) { run(sizes.batch * sizes.kv_heads * count_chunks(sizes), run_key_task); }
+           scratch};
+    run_all(c, how.parallel_for);
+    return {};
+}
+
+plan plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                    const options& how) {
+    plan result;
+    raise_unless(try_plan_attention(q, k, v, out, how, result));
+    return result;
+}
+
+void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+               const options& how) {
+    raise_unless(try_attention(q, k, v, out, how));
 }
 
 }  // namespace tilewise

@@ -1,13 +1,13 @@
-// The functions of tilewise.h: each calls one of the C++ headers, and makes a status of what that throws.
+// The functions of tilewise.h: each reads the structures of C, and calls one of the C++ headers. Those of
+// caches, streams, and what changes tensors are in files of their own.
 
 #include "tilewise.h"
 
-#include <algorithm>
-#include <cstring>
 #include <tilewise/tilewise.hpp>
 
 #include "c_values.hpp"
-#include "guarded.hpp"
+#include "cpu.hpp"
+#include "heap_array.hpp"
 
 namespace tilewise {
 
@@ -17,47 +17,21 @@ static_assert(static_cast<int>(isa::neon) == TILEWISE_NEON);
 static_assert(static_cast<int>(axis::head_dim) == TILEWISE_AXIS_HEAD_DIM);
 static_assert(static_cast<int>(scales_per::head) == TILEWISE_SCALES_PER_HEAD);
 
-static_assert(static_cast<int>(status_code::internal_error) == TILEWISE_INTERNAL_ERROR);
+/// The arguments that every call of attention has.
+struct c_arguments {
+    const_tensor q;
+    const_tensor k;
+    const_tensor v;
+    tensor out;
+    c_options how;
 
-/// Runs a function that may throw.
-template <class Function>
-tilewise_status status_of(const Function& call) noexcept {
-    return static_cast<tilewise_status>(guarded(call).code);
-}
-
-std::int64_t product(std::string_view name, std::int64_t a, std::int64_t b) {
-    std::int64_t result = 0;
-    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result)) {
-        refuse(name, ": ", a, " x ", b, " elements given, it must be at least 0 and fit in 63 bits");
+    [[nodiscard]] bool read(const tilewise_tensor* from_q, const tilewise_tensor* from_k,
+                            const tilewise_tensor* from_v, const tilewise_tensor* to_out,
+                            const tilewise_options* from_how) {
+        return how.read(from_how) && read_tensor("q", from_q, q) && read_tensor("k", from_k, k) &&
+               read_tensor("v", from_v, v) && read_tensor("out", to_out, out);
     }
-    return result;
-}
-
-template <class Block>
-std::span<Block> blocks_of(void* data, std::int64_t values) {
-    if (reinterpret_cast<std::uintptr_t>(data) % alignof(Block) != 0) {
-        refuse("blocks: the address given must be a multiple of ", alignof(Block));
-    }
-    return span_of("blocks", static_cast<Block*>(data), values / 32);
-}
-
-/// The members that both versions have; `size` stays the caller's.
-void write_plan(const plan& from, tilewise_plan* to) {
-    const tilewise_plan all{to->size,
-                            static_cast<tilewise_isa>(from.isa),
-                            from.threads,
-                            from.tasks,
-                            from.chunk_keys,
-                            from.panel_rows,
-                            from.block_rows,
-                            from.key_parts,
-                            from.scratch_bytes_per_thread,
-                            from.shared_scratch_bytes,
-                            from.scratch_bytes,
-                            from.visible_scores,
-                            from.flops};
-    std::memcpy(to, &all, std::min(to->size, sizeof all));
-}
+};
 
 tilewise_tensor dense(const void* data, tilewise_type type, std::int64_t batch, std::int64_t heads,
                       std::int64_t tokens, std::int64_t head_dim, bool heads_first) {
@@ -77,7 +51,7 @@ tilewise_tensor dense(const void* data, tilewise_type type, std::int64_t batch, 
 
 using namespace tilewise;
 
-const char* tilewise_last_error(void) { return last_error(); }
+const char* tilewise_last_error(void) { return error_of_thread().message.c_str(); }
 
 #define TILEWISE_TEXT_OF(x) #x
 #define TILEWISE_TEXT(x) TILEWISE_TEXT_OF(x)
@@ -87,13 +61,13 @@ const char* tilewise_version(void) {
 }
 
 int32_t tilewise_available_isas(tilewise_isa* isas, int32_t room) {
+    std::span<const isa> available;
+    if (!find_available_isas(available)) { return 0; }
     int32_t count = 0;
-    static_cast<void>(status_of([&] {
-        for (const isa which : available_isas()) {
-            if (isas != nullptr && count < room) { isas[count] = static_cast<tilewise_isa>(which); }
-            ++count;
-        }
-    }));
+    for (const isa which : available) {
+        if (isas != nullptr && count < room) { isas[count] = static_cast<tilewise_isa>(which); }
+        ++count;
+    }
     return count;
 }
 
@@ -103,22 +77,24 @@ const char* tilewise_isa_name(tilewise_isa which) {
 }
 
 tilewise_status tilewise_isa_from_name(const char* name, tilewise_isa* which) {
-    return status_of([&] {
-        require_pointer("name", name);
-        require_pointer("isa", which);
-        *which = static_cast<tilewise_isa>(isa_from_name(name));
-    });
+    isa found{};
+    if (!require_pointer("name", name) || !require_pointer("isa", which) || !find_isa(name, found)) {
+        return c_status(false);
+    }
+    *which = static_cast<tilewise_isa>(found);
+    return TILEWISE_OK;
 }
 
 tilewise_status tilewise_active_isa(tilewise_isa* which) {
-    return status_of([&] {
-        require_pointer("isa", which);
-        *which = static_cast<tilewise_isa>(active_isa());
-    });
+    isa found{};
+    if (!require_pointer("isa", which) || !find_active_isa(found)) { return c_status(false); }
+    *which = static_cast<tilewise_isa>(found);
+    return TILEWISE_OK;
 }
 
 tilewise_status tilewise_force_isa(tilewise_isa which) {
-    return status_of([&] { force_isa(enumerator<isa>("isa", which, TILEWISE_NEON + 1)); });
+    isa wanted{};
+    return c_status(read_enumerator("isa", which, TILEWISE_NEON + 1, wanted) && set_forced_isa(wanted));
 }
 
 void tilewise_unforce_isa(void) { unforce_isa(); }
@@ -135,97 +111,74 @@ tilewise_tensor tilewise_bshd(const void* data, tilewise_type type, int64_t batc
 
 tilewise_status tilewise_with_scales(const tilewise_tensor* view, const float* scales, int32_t shared,
                                      tilewise_tensor* result) {
-    return status_of([&] {
-        require_pointer("result", result);
-        const auto per = enumerator<scales_per>("shared", shared, TILEWISE_SCALES_PER_HEAD + 1);
-        *result = c_tensor_of(with_scales(tensor_of("view", view), scales, per));
-    });
+    tensor from;
+    scales_per per{};
+    if (!require_pointer("result", result) ||
+        !read_enumerator("shared", shared, TILEWISE_SCALES_PER_HEAD + 1, per) ||
+        !read_tensor("view", view, from)) {
+        return c_status(false);
+    }
+    *result = c_tensor_of(with_scales(from, scales, per));
+    return TILEWISE_OK;
 }
 
 tilewise_status tilewise_slice(const tilewise_tensor* view, int32_t along, int64_t first, int64_t count,
                                tilewise_tensor* part) {
-    return status_of([&] {
-        require_pointer("part", part);
-        const auto which = enumerator<axis>("axis", along, TILEWISE_AXIS_HEAD_DIM + 1);
-        *part = c_tensor_of(tensor_of("view", view).slice(which, first, count));
-    });
+    tensor from;
+    axis which{};
+    if (!require_pointer("part", part) ||
+        !read_enumerator("axis", along, TILEWISE_AXIS_HEAD_DIM + 1, which) ||
+        !read_tensor("view", view, from) ||
+        !check_slice(first, count, from.extents[static_cast<std::size_t>(along)],
+                     from.strides[static_cast<std::size_t>(along)], block_of(from.type).elements)) {
+        return c_status(false);
+    }
+    *part = c_tensor_of(from.slice(which, first, count));
+    return TILEWISE_OK;
 }
 
 tilewise_status tilewise_attention(const tilewise_tensor* q, const tilewise_tensor* k,
                                    const tilewise_tensor* v, const tilewise_tensor* out,
                                    const tilewise_options* how) {
-    return status_of([&] {
-        const c_options set(how);
-        attention(tensor_of("q", q), tensor_of("k", k), tensor_of("v", v), tensor_of("out", out), set.get());
-    });
+    c_arguments given;
+    if (!given.read(q, k, v, out, how)) { return c_status(false); }
+    return c_status(try_attention(given.q, given.k, given.v, given.out, given.how.get()));
 }
 
 tilewise_status tilewise_reference_attention(const tilewise_tensor* q, const tilewise_tensor* k,
                                              const tilewise_tensor* v, const tilewise_tensor* out,
                                              const tilewise_options* how) {
-    return status_of([&] {
-        const c_options set(how);
-        reference::attention(tensor_of("q", q), tensor_of("k", k), tensor_of("v", v), tensor_of("out", out),
-                             set.get());
-    });
+    c_arguments given;
+    if (!given.read(q, k, v, out, how)) { return c_status(false); }
+    return c_status(reference::try_attention(given.q, given.k, given.v, given.out, given.how.get()));
 }
 
 tilewise_status tilewise_plan_attention(const tilewise_tensor* q, const tilewise_tensor* k,
                                         const tilewise_tensor* v, const tilewise_tensor* out,
                                         const tilewise_options* how, tilewise_plan* result) {
-    return status_of([&] {
-        require_pointer("plan", result);
-        if (result->size < sizeof(std::size_t)) {
-            refuse("plan: size is ", result->size, ", it must be sizeof(tilewise_plan)");
+    c_arguments given;
+    if (!check_plan(result) || !given.read(q, k, v, out, how)) { return c_status(false); }
+    plan planned;
+    const status done = try_plan_attention(given.q, given.k, given.v, given.out, given.how.get(), planned);
+    if (done.is_ok()) { write_plan(planned, result); }
+    return c_status(done);
+}
+
+tilewise_status tilewise_merge(const tilewise_partial_result* parts, int64_t part_count,
+                               const tilewise_tensor* out, const tilewise_tensor* lse) {
+    std::span<const tilewise_partial_result> given;
+    heap_array<partial_result> read;
+    tensor to_out;
+    tensor to_lse;
+    if (!read_span("parts", parts, part_count, given) || !read_tensor("out", out, to_out) ||
+        !read_optional_tensor("lse", lse, to_lse) || !read.allocate(given.size())) {
+        return c_status(false);
+    }
+    for (std::size_t n = 0; n < given.size(); ++n) {
+        if (!read_tensor("parts.out", given[n].out, read[n].out) ||
+            !read_tensor("parts.lse", given[n].lse, read[n].lse)) {
+            return c_status(false);
         }
-        const c_options set(how);
-        write_plan(plan_attention(tensor_of("q", q), tensor_of("k", k), tensor_of("v", v),
-                                  tensor_of("out", out), set.get()),
-                   result);
-    });
-}
-
-tilewise_status tilewise_quantize_q8_0(const float* values, int64_t count, void* blocks) {
-    return status_of(
-        [&] { quantize_q8_0(span_of("values", values, count), blocks_of<q8_0_block>(blocks, count)); });
-}
-
-tilewise_status tilewise_quantize_q4_0(const float* values, int64_t count, void* blocks) {
-    return status_of(
-        [&] { quantize_q4_0(span_of("values", values, count), blocks_of<q4_0_block>(blocks, count)); });
-}
-
-tilewise_status tilewise_quantize_i8_per_token(const float* values, int64_t tokens, int64_t head_dim,
-                                               int8_t* numbers, float* scales) {
-    return status_of([&] {
-        const int64_t count = product("values", tokens, head_dim);
-        quantize_i8_per_token(span_of("values", values, count), span_of("numbers", numbers, count),
-                              span_of("scales", scales, tokens));
-    });
-}
-
-tilewise_status tilewise_quantize_i8_per_channel(const float* values, int64_t tokens, int64_t head_dim,
-                                                 int8_t* numbers, float* scales) {
-    return status_of([&] {
-        const int64_t count = product("values", tokens, head_dim);
-        quantize_i8_per_channel(span_of("values", values, count), span_of("numbers", numbers, count),
-                                span_of("scales", scales, head_dim));
-    });
-}
-
-// Each is one byte, whose bits are those of the number.
-tilewise_status tilewise_quantize_e4m3(const float* values, int64_t count, uint8_t* numbers, float* scale) {
-    return status_of([&] {
-        require_pointer("scale", scale);
-        *scale = quantize_e4m3(span_of("values", values, count),
-                               span_of("numbers", reinterpret_cast<float8_e4m3*>(numbers), count));
-    });
-}
-
-tilewise_status tilewise_quantize_e5m2(const float* values, int64_t count, uint8_t* numbers, float* scale) {
-    return status_of([&] {
-        require_pointer("scale", scale);
-        *scale = quantize_e5m2(span_of("values", values, count),
-                               span_of("numbers", reinterpret_cast<float8_e5m2*>(numbers), count));
-    });
+    }
+    return c_status(try_merge({read.data(), read.size()}, to_out, to_lse));
 }

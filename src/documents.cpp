@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <unordered_map>
 
-#include "views.hpp"
+#include "errors.hpp"
 
 namespace tilewise {
 
@@ -14,8 +14,9 @@ std::vector<std::int64_t> document_boundaries(std::span<const std::int64_t> ids)
         const std::int64_t id = ids[token];
         const auto [found, is_new] = ends.try_emplace(id);
         if (!is_new) {
-            refuse("document_boundaries: id ", id, " at position ", token, " given, document ", id,
-                   " ended at position ", found->second, "; tokens of a document must be next to each other");
+            raise(status_of(refuse("document_boundaries: id ", id, " at position ", token,
+                                   " given, document ", id, " ended at position ", found->second,
+                                   "; tokens of a document must be next to each other")));
         }
         while (token < ids.size() && ids[token] == id) { ++token; }
         found->second = token - 1;

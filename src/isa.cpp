@@ -6,12 +6,9 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "cpu.hpp"
+#include "errors.hpp"
 #include "kernels.hpp"
 
 #if defined(__x86_64__)
@@ -78,39 +75,46 @@ bool cpu_runs(isa which) {
     }
 }
 
-const std::vector<isa>& runnable() {
-    static const std::vector<isa> found = [] {
-        std::vector<isa> list;
+/// The instruction sets that have kernels and run here.
+struct isa_list {
+    std::array<isa, names.size()> all{};
+    std::size_t count = 0;
+
+    [[nodiscard]] std::span<const isa> view() const { return std::span(all).first(count); }
+};
+
+const isa_list& runnable() {
+    static const isa_list found = [] {
+        isa_list list;
         for (std::size_t i = 0; i < names.size(); ++i) {
             const auto which = static_cast<isa>(i);
-            if (compiled_kernels(which) != nullptr && cpu_runs(which)) { list.push_back(which); }
-        }
-        if (list.empty()) {
-            throw std::invalid_argument(
-                "tilewise: this build has kernels for none of the instruction sets of this CPU");
+            if (compiled_kernels(which) != nullptr && cpu_runs(which)) { list.all[list.count++] = which; }
         }
         return list;
     }();
     return found;
 }
 
-void require_available(isa which, std::string_view source) {
-    std::string allowed;
-    for (const isa available : runnable()) {
-        if (available == which) { return; }
-        allowed += allowed.empty() ? "" : ", ";
-        allowed += isa_name(available);
+bool require_available(isa which, std::string_view source) {
+    std::span<const isa> available;
+    if (!find_available_isas(available)) { return false; }
+    short_text<40> allowed;
+    for (const isa one : available) {
+        if (one == which) { return true; }
+        if (!allowed.empty()) { allowed.add(", "); }
+        allowed.add(isa_name(one));
     }
-    throw std::invalid_argument("tilewise: " + std::string(source) + ": " + std::string(isa_name(which)) +
-                                " given, this machine and build have " + allowed);
+    return refuse(source, ": ", isa_name(which), " given, this machine and build have ", allowed);
 }
 
-isa default_isa() {
+/// The one that TILEWISE_ISA names, or the best.
+bool find_default_isa(isa& which) {
+    std::span<const isa> available;
+    if (!find_available_isas(available)) { return false; }
+    which = available.back();
     const char* const wanted = std::getenv("TILEWISE_ISA");
-    if (wanted == nullptr || *wanted == '\0') { return runnable().back(); }
-    const isa which = isa_from_name(wanted);
-    require_available(which, "TILEWISE_ISA");
-    return which;
+    return wanted == nullptr || *wanted == '\0' ||
+           (find_isa(wanted, which) && require_available(which, "TILEWISE_ISA"));
 }
 
 /// The forced instruction set, or -1.
@@ -126,27 +130,61 @@ std::string_view isa_name(isa which) noexcept {
     return index < names.size() ? names[index] : "unknown";
 }
 
-isa isa_from_name(std::string_view name) {
+bool find_isa(std::string_view name, isa& which) {
     for (std::size_t i = 0; i < names.size(); ++i) {
-        if (names[i] == name) { return static_cast<isa>(i); }
+        if (names[i] != name) { continue; }
+        which = static_cast<isa>(i);
+        return true;
     }
-    throw std::invalid_argument("tilewise: isa: '" + std::string(name) +
-                                "' given, it must be sse2, avx2, avx512 or neon");
+    return refuse("isa: '", name, "' given, it must be sse2, avx2, avx512 or neon");
 }
 
-std::span<const isa> available_isas() { return runnable(); }
+bool find_available_isas(std::span<const isa>& available) {
+    available = runnable().view();
+    if (available.empty()) {
+        return refuse("this build has kernels for none of the instruction sets of this CPU");
+    }
+    return true;
+}
+
+bool find_active_isa(isa& which) {
+    static std::atomic<int> chosen{-1};  // once, by whom does not matter
+    int now = forced().load(std::memory_order_relaxed);
+    if (now < 0) { now = chosen.load(std::memory_order_relaxed); }
+    if (now >= 0) {
+        which = static_cast<isa>(now);
+        return true;
+    }
+    if (!find_default_isa(which)) { return false; }
+    chosen.store(static_cast<int>(which), std::memory_order_relaxed);
+    return true;
+}
+
+bool set_forced_isa(isa which) {
+    if (!require_available(which, "isa")) { return false; }
+    forced().store(static_cast<int>(which), std::memory_order_relaxed);
+    return true;
+}
+
+isa isa_from_name(std::string_view name) {
+    isa which{};
+    raise_unless(status_of(find_isa(name, which)));
+    return which;
+}
+
+std::span<const isa> available_isas() {
+    std::span<const isa> available;
+    raise_unless(status_of(find_available_isas(available)));
+    return available;
+}
 
 isa active_isa() {
-    const int now = forced().load(std::memory_order_relaxed);
-    if (now >= 0) { return static_cast<isa>(now); }
-    static const isa chosen = default_isa();
-    return chosen;
+    isa which{};
+    raise_unless(status_of(find_active_isa(which)));
+    return which;
 }
 
-void force_isa(isa which) {
-    require_available(which, "isa");
-    forced().store(static_cast<int>(which), std::memory_order_relaxed);
-}
+void force_isa(isa which) { raise_unless(status_of(set_forced_isa(which))); }
 
 void unforce_isa() noexcept { forced().store(-1, std::memory_order_relaxed); }
 

@@ -1,7 +1,6 @@
 #include "kv_pages.hpp"
 
 #include <cstring>
-#include <new>
 #include <span>
 
 #include <tilewise/half.hpp>
@@ -18,12 +17,6 @@ bool has_scales(element_type type) {
     return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
 }
 
-std::size_t product(std::size_t a, std::int64_t b) {
-    std::size_t result = 0;
-    if (__builtin_mul_overflow(a, static_cast<std::size_t>(b), &result)) { throw std::bad_alloc(); }
-    return result;
-}
-
 template <class Number>
 std::span<Number> numbers(std::byte* row, std::int64_t count) {
     return {reinterpret_cast<Number*>(row), static_cast<std::size_t>(count)};
@@ -31,23 +24,25 @@ std::span<Number> numbers(std::byte* row, std::int64_t count) {
 
 }  // namespace
 
-kv_pages::kv_pages(std::string_view name, element_type type, std::int64_t pages, std::int64_t heads,
-                   std::int64_t tokens, std::int64_t dim)
-    : type_(type), pages_(pages), heads_(heads), tokens_(tokens), dim_(dim) {
+bool kv_pages::make(std::string_view name, element_type type, std::int64_t pages, std::int64_t heads,
+                    std::int64_t tokens, std::int64_t dim) {
+    type_ = type;
+    pages_ = pages;
+    heads_ = heads;
+    tokens_ = tokens;
+    dim_ = dim;
     if (type > element_type::e5m2) {
-        refuse(name, ": number ", static_cast<int>(type),
-               " given, it must be f32, f16, bf16, q8_0, q4_0, i8, e4m3 or e5m2");
+        return refuse(name, ": number ", static_cast<int>(type),
+                      " given, it must be f32, f16, bf16, q8_0, q4_0, i8, e4m3 or e5m2");
     }
     const element_block block = block_of(type);
     if (dim % block.elements != 0) {
-        refuse(name, ": blocks of ", block.elements, " given, the dimension ", dim,
-               " must be a multiple of it");
+        return refuse(name, ": blocks of ", block.elements, " given, the dimension ", dim,
+                      " must be a multiple of it");
     }
     row_bytes_ = dim / block.elements * block.bytes;
-    const std::size_t rows = product(product(static_cast<std::size_t>(pages), heads), tokens);
-    rows_.resize(product(rows, row_bytes_));
-    if (has_scales(type)) { scales_.resize(rows); }
-    row_.resize(static_cast<std::size_t>(dim));
+    return rows_.allocate({pages, heads, tokens, row_bytes_}) &&
+           (!has_scales(type) || scales_.allocate({pages, heads, tokens})) && row_.allocate({dim});
 }
 
 const_tensor kv_pages::view() const {
@@ -69,9 +64,10 @@ void kv_pages::store(std::int64_t page, std::int64_t token, const const_tensor& 
     }
 }
 
-void kv_pages::store_row(std::int64_t row) {
-    std::byte* const to = rows_.data() + row * row_bytes_;
-    float* const scale = scales_.empty() ? nullptr : scales_.data() + row;
+void kv_pages::store_row(std::int64_t number) {
+    const std::span<const float> row(row_.data(), row_.size());
+    std::byte* const to = rows_.data() + number * row_bytes_;
+    float* const scale = scales_.empty() ? nullptr : scales_.data() + number;
     switch (type_) {
         case element_type::f32:
             std::memcpy(to, row_.data(), static_cast<std::size_t>(row_bytes_));
@@ -89,19 +85,19 @@ void kv_pages::store_row(std::int64_t row) {
             }
             break;
         case element_type::q8_0:
-            quantize_q8_0(row_, numbers<q8_0_block>(to, dim_ / 32));
+            quantize_q8_0(row, numbers<q8_0_block>(to, dim_ / 32));
             break;
         case element_type::q4_0:
-            quantize_q4_0(row_, numbers<q4_0_block>(to, dim_ / 32));
+            quantize_q4_0(row, numbers<q4_0_block>(to, dim_ / 32));
             break;
         case element_type::i8:
-            quantize_i8_per_token(row_, numbers<std::int8_t>(to, dim_), {scale, 1});
+            quantize_i8_per_token(row, numbers<std::int8_t>(to, dim_), {scale, 1});
             break;
         case element_type::e4m3:
-            *scale = quantize_e4m3(row_, numbers<float8_e4m3>(to, dim_));
+            *scale = quantize_e4m3(row, numbers<float8_e4m3>(to, dim_));
             break;
         default:
-            *scale = quantize_e5m2(row_, numbers<float8_e5m2>(to, dim_));
+            *scale = quantize_e5m2(row, numbers<float8_e5m2>(to, dim_));
             break;
     }
 }
@@ -118,8 +114,6 @@ void kv_pages::copy(std::int64_t from, std::int64_t to, std::int64_t tokens) {
     }
 }
 
-std::size_t kv_pages::memory_bytes() const {
-    return rows_.capacity() + (scales_.capacity() + row_.capacity()) * sizeof(float);
-}
+std::size_t kv_pages::memory_bytes() const { return rows_.bytes() + scales_.bytes() + row_.bytes(); }
 
 }  // namespace tilewise

@@ -6,17 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include <tilewise/tensor.hpp>
+
+#include "heap_array.hpp"
 
 namespace tilewise {
 
 class kv_pages {
 public:
-    /// `name` is that of the argument that gives the type.
-    kv_pages(std::string_view name, element_type type, std::int64_t pages, std::int64_t heads,
-             std::int64_t tokens, std::int64_t dim);
+    /// Allocates. `name` is that of the argument that gives the type.
+    [[nodiscard]] bool make(std::string_view name, element_type type, std::int64_t pages, std::int64_t heads,
+                            std::int64_t tokens, std::int64_t dim);
 
     /// [pages, heads, tokens, dim], with scales if the type has some.
     [[nodiscard]] const_tensor view() const;
@@ -30,17 +31,17 @@ public:
     [[nodiscard]] std::size_t memory_bytes() const;
 
 private:
-    void store_row(std::int64_t row);
+    void store_row(std::int64_t number);
 
-    element_type type_;
-    std::int64_t pages_;
-    std::int64_t heads_;
-    std::int64_t tokens_;
-    std::int64_t dim_;
-    std::int64_t row_bytes_;
-    std::vector<std::byte> rows_;
-    std::vector<float> scales_;  ///< one per row, for types that have some
-    std::vector<float> row_;     ///< the one that is being stored, in f32
+    element_type type_ = element_type::f32;
+    std::int64_t pages_ = 0;
+    std::int64_t heads_ = 0;
+    std::int64_t tokens_ = 0;
+    std::int64_t dim_ = 0;
+    std::int64_t row_bytes_ = 0;
+    heap_array<std::byte> rows_;
+    heap_array<float> scales_;  ///< one per row, for types that have some
+    heap_array<float> row_;     ///< the one that is being stored, in f32
 };
 
 }  // namespace tilewise

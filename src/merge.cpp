@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "contract.hpp"
 #include "elementary.hpp"
 #include "float_environment.hpp"
+#include "heap_array.hpp"
 #include "reference_elements.hpp"
 #include "views.hpp"
 
@@ -35,51 +35,60 @@ bool is_same(const const_tensor& a, const const_tensor& b) {
 }
 
 /// What is written must be apart from what is read, or be just that.
-void require_apart_or_same(const std::string& name, const const_tensor& written,
-                           const std::string& other_name, const const_tensor& read) {
-    if (is_same(written, read)) { return; }
+bool require_apart_or_same(std::string_view name, const const_tensor& written, std::string_view other_name,
+                           const const_tensor& read) {
+    if (is_same(written, read)) { return true; }
     memory_map memory;
-    memory.read(other_name, check_view(other_name, read, read.type));
-    memory.write(name, check_view(name, written, written.type));
+    byte_range read_bytes;
+    byte_range written_bytes;
+    return check_view(other_name, read, read.type, read_bytes) && memory.read(other_name, read_bytes) &&
+           check_view(name, written, written.type, written_bytes) && memory.write(name, written_bytes);
 }
 
-void require_rows_of(const std::string& name, const const_tensor& view, const tensor& out) {
-    for (const axis along : {axis::batch, axis::heads, axis::tokens}) {
-        require_extent(name, view, along, out.extents[static_cast<std::size_t>(along)], "out");
+bool require_rows_of(std::string_view name, const const_tensor& view, const tensor& out) {
+    return require_extent(name, view, axis::batch, out.batch(), "out") &&
+           require_extent(name, view, axis::heads, out.heads(), "out") &&
+           require_extent(name, view, axis::tokens, out.tokens(), "out");
+}
+
+bool require_one_value(std::string_view name, const const_tensor& view) {
+    if (view.head_dim() != 1) { return refuse(name, ": head_dim is ", view.head_dim(), ", it must be 1"); }
+    return true;
+}
+
+bool check_part(std::size_t number, const partial_result& part, const tensor& out, const tensor& lse) {
+    short_text<40> out_name;
+    short_text<40> lse_name;
+    out_name.assign({"parts[", number, "].out"});
+    lse_name.assign({"parts[", number, "].lse"});
+    byte_range bytes;
+    const bool is_sound =
+        check_view(out_name, part.out, float_types, bytes) &&
+        check_view(lse_name, part.lse, element_type::f32, bytes) &&
+        require_rows_of(out_name, part.out, out) && require_rows_of(lse_name, part.lse, out) &&
+        require_extent(out_name, part.out, axis::head_dim, out.head_dim(), "out") &&
+        require_one_value(lse_name, part.lse) && require_apart_or_same("out", out, out_name, part.out) &&
+        require_apart_or_same("out", out, lse_name, part.lse);
+    return is_sound && (lse.data == nullptr || (require_apart_or_same("lse", lse, out_name, part.out) &&
+                                                require_apart_or_same("lse", lse, lse_name, part.lse)));
+}
+
+bool check_merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) {
+    memory_map memory;
+    byte_range bytes;
+    if (!check_view("out", out, float_types, bytes) || !memory.write("out", bytes) ||
+        !require_distinct_elements("out", out)) {
+        return false;
     }
-}
-
-void require_one_value(const std::string& name, const const_tensor& view) {
-    if (view.head_dim() != 1) { refuse(name, ": head_dim is ", view.head_dim(), ", it must be 1"); }
-}
-
-void check_part(const std::string& name, const partial_result& part, const tensor& out, const tensor& lse) {
-    check_view(name + ".out", part.out, float_types);
-    check_view(name + ".lse", part.lse, element_type::f32);
-    require_rows_of(name + ".out", part.out, out);
-    require_rows_of(name + ".lse", part.lse, out);
-    require_extent(name + ".out", part.out, axis::head_dim, out.head_dim(), "out");
-    require_one_value(name + ".lse", part.lse);
-    require_apart_or_same("out", out, name + ".out", part.out);
-    require_apart_or_same("out", out, name + ".lse", part.lse);
-    if (lse.data == nullptr) { return; }
-    require_apart_or_same("lse", lse, name + ".out", part.out);
-    require_apart_or_same("lse", lse, name + ".lse", part.lse);
-}
-
-void check_merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) {
-    memory_map memory;
-    memory.write("out", check_view("out", out, float_types));
-    require_distinct_elements("out", out);
-    if (lse.data != nullptr) {
-        memory.write("lse", check_view("lse", lse, element_type::f32));
-        require_rows_of("lse", lse, out);
-        require_one_value("lse", lse);
-        require_distinct_elements("lse", lse);
+    if (lse.data != nullptr && !(check_view("lse", lse, element_type::f32, bytes) &&
+                                 memory.write("lse", bytes) && require_rows_of("lse", lse, out) &&
+                                 require_one_value("lse", lse) && require_distinct_elements("lse", lse))) {
+        return false;
     }
     for (std::size_t n = 0; n < parts.size(); ++n) {
-        check_part("parts[" + std::to_string(n) + "]", parts[n], out, lse);
+        if (!check_part(n, parts[n], out, lse)) { return false; }
     }
+    return true;
 }
 
 /// One kind of NaN, and no -0.
@@ -90,9 +99,9 @@ float canonical(double value) {
 
 /// The share of each part in a row, up to a factor: exp(lse_i - the largest lse); -inf if it has none.
 struct row_shares {
-    std::vector<double> of_part;
-    double sum;
-    double lse;
+    heap_array<double> of_part;
+    double sum = 0.0;
+    double lse = 0.0;
 };
 
 void find_shares(std::span<const partial_result> parts, const place& row, row_shares& shares) {
@@ -137,10 +146,10 @@ void merge_row(std::span<const partial_result> parts, const place& row, const ro
 
 }  // namespace
 
-void merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) {
+status try_merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) noexcept {
     const float_environment standard;
-    check_merge(parts, out, lse);
-    row_shares shares{std::vector<double>(parts.size()), 0.0, 0.0};
+    row_shares shares;
+    if (!check_merge(parts, out, lse) || !shares.of_part.allocate(parts.size())) { return status_of(false); }
     for (std::int64_t b = 0; b < out.batch(); ++b) {
         for (std::int64_t h = 0; h < out.heads(); ++h) {
             for (std::int64_t t = 0; t < out.tokens(); ++t) {
@@ -153,6 +162,11 @@ void merge(std::span<const partial_result> parts, const tensor& out, const tenso
             }
         }
     }
+    return {};
+}
+
+void merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse) {
+    raise_unless(try_merge(parts, out, lse));
 }
 
 }  // namespace tilewise

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <tilewise/attention.hpp>
-#include <vector>
 
+#include "heap_array.hpp"
 #include "onnx_arguments.hpp"
 #include "onnx_scores.hpp"
 
@@ -47,18 +45,14 @@ void concatenate(const const_tensor& past, const const_tensor& added, const tens
 class all_tokens {
 public:
     all_tokens(const const_tensor& past, const const_tensor& added, const std::optional<tensor>& present)
-        : past_(past), added_(added), target_(present) {
-        const std::int64_t tokens = past.tokens() + added.tokens();
-        if (past.tokens() > 0 && !present.has_value()) {
-            std::size_t count = 1;
-            for (const std::int64_t extent : {added.batch(), added.heads(), tokens, added.head_dim()}) {
-                if (__builtin_mul_overflow(count, static_cast<std::size_t>(extent), &count)) {
-                    throw std::bad_alloc();
-                }
-            }
-            memory_ = std::make_unique_for_overwrite<float[]>(count);
-            target_ = bhsd(memory_.get(), added.batch(), added.heads(), tokens, added.head_dim());
-        }
+        : past_(past), added_(added), target_(present) {}
+
+    [[nodiscard]] bool allocate() {
+        if (past_.tokens() == 0 || target_.has_value()) { return true; }
+        const std::int64_t tokens = past_.tokens() + added_.tokens();
+        if (!memory_.allocate({added_.batch(), added_.heads(), tokens, added_.head_dim()})) { return false; }
+        target_ = bhsd(memory_.data(), added_.batch(), added_.heads(), tokens, added_.head_dim());
+        return true;
     }
 
     [[nodiscard]] const_tensor view() const { return past_.tokens() > 0 ? const_tensor(*target_) : added_; }
@@ -71,32 +65,38 @@ private:
     const_tensor past_;
     const_tensor added_;
     std::optional<tensor> target_;
-    std::unique_ptr<float[]> memory_;
+    heap_array<float> memory_;
 };
 
 }  // namespace
 
-void attention(const inputs& given, const attributes& set, const outputs& wanted, const resources& use) {
-    const call c = check_arguments(given, set, wanted, use);
-    const all_tokens keys(c.past_key, c.k, c.present_key);
-    const all_tokens values(c.past_value, c.v, c.present_value);
+status try_attention(const inputs& given, const attributes& set, const outputs& wanted,
+                     const resources& use) noexcept {
+    call c{};
+    if (!check_arguments(given, set, wanted, use, c)) { return status_of(false); }
+    all_tokens keys(c.past_key, c.k, c.present_key);
+    all_tokens values(c.past_value, c.v, c.present_value);
+    if (!keys.allocate() || !values.allocate()) { return status_of(false); }
     const const_tensor k = keys.view().slice(axis::tokens, 0, c.reached_keys);
     const const_tensor v = values.view().slice(axis::tokens, 0, c.reached_keys);
     options how = c.how;
-    std::vector<std::int64_t> rows;
+    heap_array<std::int64_t> rows;
     const bool wants_weights = c.qk.has_value() && c.qk_mode == 3;
-    if (wants_weights) { add_weights(c, rows, how); }
+    if (wants_weights && !add_weights(c, rows, how)) { return status_of(false); }
     // What is left to refuse is refused now, before anything is written.
-    static_cast<void>(plan_attention(c.q, k, v, c.y, how));
+    plan ignored;
+    if (const status planned = try_plan_attention(c.q, k, v, c.y, how, ignored); !planned.is_ok()) {
+        return planned;
+    }
     keys.write();
     values.write();
-    tilewise::attention(c.q, k, v, c.y, how);
-    if (!c.qk.has_value()) { return; }
-    if (wants_weights) {
-        finish_weights(c);
-    } else {
-        write_scores(c, keys.view());
-    }
+    if (const status done = tilewise::try_attention(c.q, k, v, c.y, how); !done.is_ok()) { return done; }
+    if (wants_weights) { finish_weights(c); }
+    return status_of(wants_weights || !c.qk.has_value() || write_scores(c, keys.view()));
+}
+
+void attention(const inputs& given, const attributes& set, const outputs& wanted, const resources& use) {
+    raise_unless(try_attention(given, set, wanted, use));
 }
 
 }  // namespace tilewise::onnx

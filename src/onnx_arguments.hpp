@@ -30,8 +30,8 @@ struct call {
     options how;                ///< for the first reached_keys keys
 };
 
-/// Throws std::invalid_argument.
-call check_arguments(const inputs& given, const attributes& set, const outputs& wanted, const resources& use);
+[[nodiscard]] bool check_arguments(const inputs& given, const attributes& set, const outputs& wanted,
+                                   const resources& use, call& c);
 
 /// Whether `part` has the memory of `whole`, element for element.
 bool is_in_place(const const_tensor& part, const const_tensor& whole);

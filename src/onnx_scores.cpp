@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <memory>
 #include <numeric>
 
 namespace tilewise::onnx {
@@ -99,12 +98,13 @@ void mask_scores(const call& c) {
 
 }  // namespace
 
-void add_weights(const call& c, std::vector<std::int64_t>& rows, options& how) {
-    if (c.qk->data == nullptr) { return; }  // there is no weight
-    rows.resize(static_cast<std::size_t>(c.q.tokens()));
+bool add_weights(const call& c, heap_array<std::int64_t>& rows, options& how) {
+    if (c.qk->data == nullptr) { return true; }  // there is no weight
+    if (!rows.allocate({c.q.tokens()})) { return false; }
     std::iota(rows.begin(), rows.end(), std::int64_t{0});
-    how.extra.weight_rows = rows;
+    how.extra.weight_rows = {rows.data(), rows.size()};
     how.extra.weights = c.qk->slice(axis::head_dim, 0, c.reached_keys);
+    return true;
 }
 
 void finish_weights(const call& c) {
@@ -114,7 +114,7 @@ void finish_weights(const call& c) {
     });
 }
 
-void write_scores(const call& c, const const_tensor& k) {
+bool write_scores(const call& c, const const_tensor& k) {
     const bool is_masked = c.qk_mode == 2;
     options how;
     how.scale = c.how.scale;
@@ -128,13 +128,17 @@ void write_scores(const call& c, const const_tensor& k) {
     // No value is wanted: one number stands for all of them.
     constexpr float value = 0.0F;
     const const_tensor values{&value, element_type::f32, {k.batch(), k.heads(), k.tokens(), 1}, {0, 0, 0, 0}};
-    const auto count = static_cast<std::size_t>(c.q.batch() * c.q.heads() * c.q.tokens());
-    const auto ignored = std::make_unique_for_overwrite<float[]>(count);
-    const tensor out = row_values(ignored.get(), c.q.batch(), c.q.heads(), c.q.tokens());
+    heap_array<float> ignored;
+    if (!ignored.allocate({c.q.batch(), c.q.heads(), c.q.tokens()})) { return false; }
+    const tensor out = row_values(ignored.data(), c.q.batch(), c.q.heads(), c.q.tokens());
     // The bias reaches no further than the mask.
     const std::int64_t keys = is_masked ? c.reached_keys : c.keys;
-    tilewise::attention(c.q, k.slice(axis::tokens, 0, keys), values.slice(axis::tokens, 0, keys), out, how);
+    if (!try_attention(c.q, k.slice(axis::tokens, 0, keys), values.slice(axis::tokens, 0, keys), out, how)
+             .is_ok()) {
+        return false;
+    }
     if (is_masked) { mask_scores(c); }
+    return true;
 }
 
 }  // namespace tilewise::onnx

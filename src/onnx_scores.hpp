@@ -6,22 +6,22 @@
 #include <cstdint>
 #include <tilewise/attention.hpp>
 #include <tilewise/tensor.hpp>
-#include <vector>
 
+#include "heap_array.hpp"
 #include "onnx_arguments.hpp"
 
 namespace tilewise::onnx {
 
 /// Mode 3: makes a computation of y write the weights of all query rows, too. `rows` must live as long as
 /// `how`.
-void add_weights(const call& c, std::vector<std::int64_t>& rows, options& how);
+[[nodiscard]] bool add_weights(const call& c, heap_array<std::int64_t>& rows, options& how);
 
 /// Keys that the mask does not reach are no part of the computation: their weights are 0.
 void finish_weights(const call& c);
 
 /// Modes 0 to 2: writes the scores, by a computation of its own, so that that of y stays as it is. `k` holds
 /// all keys, past and new.
-void write_scores(const call& c, const const_tensor& k);
+[[nodiscard]] bool write_scores(const call& c, const const_tensor& k);
 
 }  // namespace tilewise::onnx
 

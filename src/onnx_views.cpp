@@ -7,36 +7,37 @@ namespace tilewise::onnx {
 
 namespace {
 
-std::string shown(std::span<const std::int64_t> shape) {
-    std::string text = "[";
-    for (const std::int64_t extent : shape) {
-        text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+short_text<200> shown(std::span<const std::int64_t> shape) {
+    short_text<200> text;
+    text.add("[");
+    for (std::size_t a = 0; a < shape.size(); ++a) {
+        if (a > 0) { text.add(", "); }
+        text.add(shape[a]);
     }
-    return text + "]";
+    text.add("]");
+    return text;
 }
 
 /// [1, batch, tokens, heads * head_dim] to [batch, heads, tokens, head_dim].
 template <class Void>
-basic_tensor<Void> split_heads(std::string_view name, const basic_tensor<Void>& rows,
-                               const head_count& heads) {
-    if (!heads.value.has_value()) { refuse(heads.name, ": not given, a ", name, " of rank 3 needs it"); }
-    const auto [one, batch, tokens, hidden] = rows.extents;
+bool split_heads(std::string_view name, const head_count& heads, basic_tensor<Void>& view) {
+    if (!heads.value.has_value()) {
+        return refuse(heads.name, ": not given, a ", name, " of rank 3 needs it");
+    }
+    const auto [one, batch, tokens, hidden] = view.extents;
     if (hidden % *heads.value != 0) {
-        refuse(name, ": last extent is ", hidden, ", it must be a multiple of ", heads.name, ", ",
-               *heads.value);
+        return refuse(name, ": last extent is ", hidden, ", it must be a multiple of ", heads.name, ", ",
+                      *heads.value);
     }
     const std::int64_t head_dim = hidden / *heads.value;
     std::int64_t head_stride = 0;  // overflows only if there are no elements
-    static_cast<void>(__builtin_mul_overflow(head_dim, rows.strides[3], &head_stride));
-    return {rows.data,
-            rows.type,
-            {batch, *heads.value, tokens, head_dim},
-            {rows.strides[1], head_stride, rows.strides[2], rows.strides[3]}};
+    static_cast<void>(__builtin_mul_overflow(head_dim, view.strides[3], &head_stride));
+    view.extents = {batch, *heads.value, tokens, head_dim};
+    view.strides = {view.strides[1], head_stride, view.strides[2], view.strides[3]};
+    return true;
 }
 
-}  // namespace
-
-std::string name_of(data_type type) {
+std::string_view literal_name_of(data_type type) {
     switch (type) {
         case data_type::float32:
             return "float32";
@@ -65,27 +66,42 @@ std::string name_of(data_type type) {
         case data_type::bfloat16:
             return "bfloat16";
     }
-    return "number " + std::to_string(static_cast<std::int32_t>(type));
+    return {};
 }
 
-void require_type(std::string_view name, data_type given, data_type wanted) {
-    if (given != wanted) {
-        refuse(name, ": element type ", name_of(given), " given, it must be ", name_of(wanted));
+}  // namespace
+
+short_text<20> name_of(data_type type) {
+    const std::string_view name = literal_name_of(type);
+    short_text<20> text;
+    if (name.empty()) {
+        text.assign({"number ", static_cast<std::int32_t>(type)});
+    } else {
+        text.assign({name});
     }
+    return text;
+}
+
+bool require_type(std::string_view name, data_type given, data_type wanted) {
+    if (given != wanted) {
+        return refuse(name, ": element type ", name_of(given), " given, it must be ", name_of(wanted));
+    }
+    return true;
 }
 
 template <class Void>
-basic_tensor<Void> aligned_view(std::string_view name, const basic_array<Void>& from, element_type type) {
+bool make_aligned_view(std::string_view name, const basic_array<Void>& from, element_type type,
+                       basic_tensor<Void>& view) {
     const std::size_t rank = from.shape.size();
-    if (rank < 1 || rank > 4) { refuse(name, ": rank ", rank, " given, it must be from 1 to 4"); }
+    if (rank < 1 || rank > 4) { return refuse(name, ": rank ", rank, " given, it must be from 1 to 4"); }
     if (!from.strides.empty() && from.strides.size() != rank) {
-        refuse(name, ": ", from.strides.size(), " strides given, it must be none, or one for each of ", rank,
-               " axes");
+        return refuse(name, ": ", from.strides.size(), " strides given, it must be none, or one for each of ",
+                      rank, " axes");
     }
     if (std::any_of(from.shape.begin(), from.shape.end(), [](std::int64_t extent) { return extent < 0; })) {
-        refuse(name, ": shape ", shown(from.shape), " given, extents must be at least 0");
+        return refuse(name, ": shape ", shown(from.shape), " given, extents must be at least 0");
     }
-    basic_tensor<Void> view{from.data, type, {1, 1, 1, 1}, {}};
+    view = {from.data, type, {1, 1, 1, 1}, {}};
     std::copy(from.shape.begin(), from.shape.end(), view.extents.end() - static_cast<std::ptrdiff_t>(rank));
     if (from.strides.empty()) {
         std::int64_t stride = 1;
@@ -97,42 +113,46 @@ basic_tensor<Void> aligned_view(std::string_view name, const basic_array<Void>& 
         std::copy(from.strides.begin(), from.strides.end(),
                   view.strides.end() - static_cast<std::ptrdiff_t>(rank));
     }
-    check_view(name, view, type);
-    return with_sound_strides(view);
+    byte_range bytes;
+    if (!check_view(name, view, type, bytes)) { return false; }
+    view = with_sound_strides(view);
+    return true;
 }
 
 template <class Void>
-basic_tensor<Void> heads_view(std::string_view name, const basic_array<Void>& from, const head_count& heads) {
-    require_type(name, from.type, data_type::float32);
+bool make_heads_view(std::string_view name, const basic_array<Void>& from, const head_count& heads,
+                     basic_tensor<Void>& view) {
+    if (!require_type(name, from.type, data_type::float32)) { return false; }
     if (from.shape.size() != 3 && from.shape.size() != 4) {
-        refuse(name, ": rank ", from.shape.size(), " given, it must be 3 or 4");
+        return refuse(name, ": rank ", from.shape.size(), " given, it must be 3 or 4");
     }
-    const basic_tensor<Void> view = aligned_view(name, from, element_type::f32);
-    if (from.shape.size() == 3) { return split_heads(name, view, heads); }
+    if (!make_aligned_view(name, from, element_type::f32, view)) { return false; }
+    if (from.shape.size() == 3) { return split_heads(name, heads, view); }
     if (heads.value.has_value() && *heads.value != view.heads()) {
-        refuse(heads.name, ": ", *heads.value, " given, ", name, " has ", view.heads(), " heads");
+        return refuse(heads.name, ": ", *heads.value, " given, ", name, " has ", view.heads(), " heads");
     }
-    return view;
+    return true;
 }
 
-template tensor aligned_view(std::string_view, const array&, element_type);
-template const_tensor aligned_view(std::string_view, const const_array&, element_type);
-template tensor heads_view(std::string_view, const array&, const head_count&);
-template const_tensor heads_view(std::string_view, const const_array&, const head_count&);
+template bool make_aligned_view(std::string_view, const array&, element_type, tensor&);
+template bool make_aligned_view(std::string_view, const const_array&, element_type, const_tensor&);
+template bool make_heads_view(std::string_view, const array&, const head_count&, tensor&);
+template bool make_heads_view(std::string_view, const const_array&, const head_count&, const_tensor&);
 
-void require_vector(std::string_view name, const const_array& from, std::int64_t count,
+bool require_vector(std::string_view name, const const_array& from, std::int64_t count,
                     std::string_view reason, std::size_t alignment) {
     if (from.shape.size() != 1 || from.shape[0] != count) {
-        refuse(name, ": shape ", shown(from.shape), " given, it must be [", count, "], ", reason);
+        return refuse(name, ": shape ", shown(from.shape), " given, it must be [", count, "], ", reason);
     }
     if (!from.strides.empty() && (from.strides.size() != 1 || from.strides[0] != 1)) {
-        refuse(name, ": strides ", shown(from.strides), " given, it must be without gaps");
+        return refuse(name, ": strides ", shown(from.strides), " given, it must be without gaps");
     }
-    if (count > 0 && from.data == nullptr) { refuse(name, ": null data given, it has elements"); }
+    if (count > 0 && from.data == nullptr) { return refuse(name, ": null data given, it has elements"); }
     const auto address = reinterpret_cast<std::uintptr_t>(from.data);
     if (address % alignment != 0) {
-        refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
+        return refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
     }
+    return true;
 }
 
 }  // namespace tilewise::onnx

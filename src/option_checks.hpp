@@ -14,21 +14,25 @@
 namespace tilewise {
 
 /// Packed sequences take the place of the batch.
-void check_packing(const options& how, const const_tensor& q, const const_tensor& k, problem& p);
+[[nodiscard]] bool check_packing(const options& how, const const_tensor& q, const const_tensor& k,
+                                 problem& p);
 
 /// Keys in pages: k and v are pools then.
-void check_pages(const options& how, const const_tensor& k, memory_map& memory, problem& p);
+[[nodiscard]] bool check_pages(const options& how, const const_tensor& k, memory_map& memory, problem& p);
 
 /// All options that say what is computed; the sizes of `p` are known.
-void check_options(const options& how, memory_map& memory, problem& p);
+[[nodiscard]] bool check_options(const options& how, memory_map& memory, problem& p);
+
+/// The workspace is apart from all else.
+[[nodiscard]] bool check_workspace(const options& how, memory_map& memory);
 
 /// A result for each query row or key, of the given extents; nothing if its data is null.
-void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
-                  memory_map& memory);
+[[nodiscard]] bool check_result(std::string_view name, const tensor& view,
+                                const std::array<std::int64_t, 4>& extents, memory_map& memory);
 
 /// Results besides the output, which are optional.
-void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
-                   problem& p);
+[[nodiscard]] bool check_results(const options& how, const const_tensor& q, const const_tensor& k,
+                                 memory_map& memory, problem& p);
 
 }  // namespace tilewise
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
 
 #include "cpu.hpp"
+#include "heap_array.hpp"
 #include "kernels.hpp"
 #include "threads.hpp"
 #include "views.hpp"
@@ -120,21 +120,19 @@ std::int64_t count_key_parts(const problem& p, const kernels::table& kernels, st
 }
 
 /// The bytes of so many floats.
-std::size_t floats_of(std::initializer_list<std::int64_t> factors) {
-    std::size_t bytes = sizeof(float);
-    for (const std::int64_t factor : factors) {
-        if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(factor), &bytes)) {
-            throw std::bad_alloc();
-        }
-    }
-    return bytes;
+bool floats_of(std::initializer_list<std::int64_t> factors, std::size_t& bytes) {
+    std::size_t count = 0;
+    if (!count_elements<float>(factors, count)) { return false; }
+    bytes = count * sizeof(float);
+    return true;
 }
 
 /// Room for the states of all chunks of all blocks, and for those of their rows, where keys are cut into
 /// parts.
-std::size_t chunk_state_bytes(const problem& p, const work_plan& w, std::int64_t blocks) {
-    if (w.summary.key_parts == 1) { return 0; }
-    return floats_of({blocks, w.summary.block_rows, count_chunks(p) + 1, w.shape.state_floats});
+bool find_chunk_state_bytes(const problem& p, const work_plan& w, std::int64_t blocks, std::size_t& bytes) {
+    bytes = 0;
+    return w.summary.key_parts == 1 ||
+           floats_of({blocks, w.summary.block_rows, count_chunks(p) + 1, w.shape.state_floats}, bytes);
 }
 
 /// Whether rows can be read where they are: f32, dense, and not so far apart that a chunk of them fights for
@@ -177,9 +175,9 @@ std::size_t list_bytes(const problem& p) {
 }
 
 /// The final maximum and sum of each query row, where weights are summed over them.
-std::size_t row_state_bytes(const problem& p) {
-    if (!p.sum_keys) { return 0; }
-    return floats_of({2, p.batch_entries, p.heads, p.query_tokens});
+bool find_row_state_bytes(const problem& p, std::size_t& bytes) {
+    bytes = 0;
+    return !p.sum_keys || floats_of({2, p.batch_entries, p.heads, p.query_tokens}, bytes);
 }
 
 /// The blocks of one key head of a sequence.
@@ -195,7 +193,7 @@ std::int64_t count_tasks(const problem& p, std::int64_t block_rows) {
 }
 
 /// Completes a plan: blocks of so many rows, and at most so many threads.
-void cut(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
+bool cut(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
          work_plan& w) {
     const std::int64_t rows = p.queries * p.group;
     plan& summary = w.summary;
@@ -209,28 +207,36 @@ void cut(const problem& p, const kernels::table& kernels, std::int64_t block_row
     summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
     w.list_offset = summary.scratch_bytes_per_thread * static_cast<std::size_t>(summary.threads);
     w.row_state_offset = w.list_offset + list_bytes(p);
-    w.chunk_state_offset = w.row_state_offset + row_state_bytes(p);
-    summary.scratch_bytes = w.chunk_state_offset + chunk_state_bytes(p, w, blocks);
+    std::size_t row_bytes = 0;
+    std::size_t chunk_bytes = 0;
+    if (!find_row_state_bytes(p, row_bytes) || !find_chunk_state_bytes(p, w, blocks, chunk_bytes)) {
+        return false;
+    }
+    w.chunk_state_offset = w.row_state_offset + row_bytes;
+    summary.scratch_bytes = w.chunk_state_offset + chunk_bytes;
     summary.shared_scratch_bytes = summary.scratch_bytes - w.list_offset;
+    return true;
 }
 
 /// The same within the workspace, if there is one: smaller blocks cost less speed than fewer threads.
-void cut_to_fit(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
+bool cut_to_fit(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
                 std::span<std::byte> workspace, work_plan& w) {
     const std::size_t room = workspace.data() == nullptr ? std::numeric_limits<std::size_t>::max()
                                                          : aligned_part(workspace).size();
-    cut(p, kernels, block_rows, threads, w);
+    if (!cut(p, kernels, block_rows, threads, w)) { return false; }
     while (w.summary.scratch_bytes > room) {
         if (block_rows > kernels.panel_rows) {
             block_rows -= kernels.panel_rows;
         } else if (threads > 1) {
             threads = w.summary.threads > 1 ? w.summary.threads - 1 : 1;
         } else {
-            refuse("workspace: ", room, " bytes from the first multiple of 64 on given, it must be at least ",
-                   w.summary.scratch_bytes);
+            return refuse("workspace: ", room,
+                          " bytes from the first multiple of 64 on given, it must be at least ",
+                          w.summary.scratch_bytes);
         }
-        cut(p, kernels, block_rows, threads, w);
+        if (!cut(p, kernels, block_rows, threads, w)) { return false; }
     }
+    return true;
 }
 
 row_block listed_block(const work_plan& w, const problem& p, std::int64_t index) {
@@ -251,20 +257,22 @@ row_block listed_block(const work_plan& w, const problem& p, std::int64_t index)
 std::span<std::byte> aligned_part(std::span<std::byte> workspace) {
     void* start = workspace.data();
     std::size_t bytes = workspace.size();
-    if (std::align(scratch_alignment, 0, start, bytes) == nullptr) { return {}; }
+    if (std::align(static_cast<std::size_t>(scratch_array::alignment), 0, start, bytes) == nullptr) {
+        return {};
+    }
     return {static_cast<std::byte*>(start), bytes};
 }
 
-work_plan make_plan(const problem& p, const options& how) {
-    work_plan w{};
-    w.summary.isa = active_isa();
+bool make_plan(const problem& p, const options& how, work_plan& w) {
+    w = {};
+    if (!find_active_isa(w.summary.isa)) { return false; }
     const kernels::table& kernels = kernels_of(w.summary.isa);
     w.summary.chunk_keys = contract::chunk_keys;
     w.summary.panel_rows = kernels.panel_rows;
     w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);
     w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
     // Products of extents are counted in 63 bits where none of them is 0.
-    if (p.batch == 0 || p.heads == 0 || p.queries == 0) { return w; }
+    if (p.batch == 0 || p.heads == 0 || p.queries == 0) { return true; }
     std::int64_t block =
         rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch() : how.scratch_budget);
     const std::int64_t most_tasks = count_tasks(p, kernels.panel_rows) * most_key_parts(p, kernels);
@@ -272,8 +280,7 @@ work_plan make_plan(const problem& p, const options& how) {
     while (threads > 1 && block > kernels.panel_rows && count_tasks(p, block) < tasks_per_thread * threads) {
         block -= kernels.panel_rows;
     }
-    cut_to_fit(p, kernels, block, threads, how.workspace, w);
-    return w;
+    return cut_to_fit(p, kernels, block, threads, how.workspace, w);
 }
 
 void list_sequences(const problem& p, std::byte* scratch, work_plan& w) {

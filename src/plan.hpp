@@ -13,9 +13,6 @@
 
 namespace tilewise {
 
-/// Of the scratch memory of a call and of each thread.
-inline constexpr std::size_t scratch_alignment = 64;
-
 /// A task is a block of query rows of one sequence and key head. Rows of a key head are numbered as in
 /// kernels::task.
 struct row_block {
@@ -43,8 +40,8 @@ struct work_plan {
     std::size_t chunk_state_offset;  ///< for each block, the states of its chunks, and of its rows
 };
 
-/// Writes nothing. Refuses a workspace that is too small.
-work_plan make_plan(const problem& p, const options& how);
+/// Refuses a workspace that is too small.
+[[nodiscard]] bool make_plan(const problem& p, const options& how, work_plan& w);
 
 /// Lists the sequences in the call's scratch, if they are not alike. Must come before block_number.
 void list_sequences(const problem& p, std::byte* scratch, work_plan& w);

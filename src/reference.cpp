@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <new>
-#include <vector>
+#include <span>
 
 #include "arguments.hpp"
 #include "contract.hpp"
 #include "float_environment.hpp"
+#include "heap_array.hpp"
 #include "reference_elements.hpp"
 #include "reference_math.hpp"
 #include "reference_scores.hpp"
@@ -21,23 +21,51 @@ namespace tilewise::reference {
 
 namespace {
 
+/// All memory of a call, for the longest sequence.
+struct memory {
+    heap_array<float> scores;  ///< [queries][keys] of one head
+    heap_array<float> q;       ///< [queries][head_dim]
+    heap_array<float> k;       ///< [keys][head_dim]
+    heap_array<float> v;       ///< [keys][value_dim]
+    heap_array<float> o;       ///< of one row
+    heap_array<float> chunk_o;
+    heap_array<float> weights;
+    heap_array<float> chunk_m;
+    heap_array<float> block_sums;  ///< of weights, per key
+    heap_array<float> total_sums;
+
+    [[nodiscard]] bool allocate(const problem& p) {
+        if (p.batch == 0 || p.heads == 0) { return true; }
+        // The largest comes first: it is the one that cannot be had.
+        return (p.queries == 0 || allocate_rows(p)) && block_sums.allocate({p.keys}) &&
+               total_sums.allocate({p.keys});
+    }
+    [[nodiscard]] bool allocate_rows(const problem& p) {
+        return scores.allocate({p.queries, p.keys}) && q.allocate({p.queries, p.head_dim}) &&
+               k.allocate({p.keys, p.head_dim}) && v.allocate({p.keys, p.value_dim}) &&
+               o.allocate({p.value_dim}) && chunk_o.allocate({p.value_dim}) && weights.allocate({p.keys}) &&
+               chunk_m.allocate({p.keys});
+    }
+};
+
 /// The running state of a row (step 4).
 struct row_state {
     float m = -infinity;
     float l = 0.0F;
-    std::vector<float> o;
-    float largest = -infinity;   ///< score
-    std::vector<float> weights;  ///< p_j; 0 where the key is masked
-    std::vector<float> chunk_m;  ///< m_c of each key's chunk
+    std::span<float> o;
+    std::span<float> chunk_o;   ///< of the chunk that is being added
+    float largest = -infinity;  ///< score
+    std::span<float> weights;   ///< p_j; 0 where the key is masked
+    std::span<float> chunk_m;   ///< m_c of each key's chunk
 };
 
-void fold(row_state& row, float chunk_m, float chunk_l, const std::vector<float>& chunk_o) {
+void fold(row_state& row, float chunk_m, float chunk_l) {
     const float m = std::max(row.m, chunk_m);
     const float base = m == -infinity ? 0.0F : m;
     const float a = power_of_two(row.m - base, contract::fold_min_exponent);
     const float b = power_of_two(chunk_m - base, contract::fold_min_exponent);
     row.l = std::fma(row.l, a, chunk_l * b);
-    fold_sums(row.o.data(), chunk_o.data(), static_cast<std::int64_t>(row.o.size()), a, b);
+    fold_sums(row.o.data(), row.chunk_o.data(), static_cast<std::int64_t>(row.o.size()), a, b);
     row.m = m;
 }
 
@@ -69,7 +97,7 @@ std::int64_t chunk_end(const head_of& h, std::int64_t j) {
 
 /// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
 void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t first, std::int64_t last,
-               const float* scores, const std::vector<float>& v_rows, row_state& row) {
+               const float* scores, const float* v_rows, row_state& row) {
     float largest = -infinity;
     for (std::int64_t j = first; j < last; ++j) {
         if (is_visible(p, h, i, j, scores[j]) && scores[j] > largest) { largest = scores[j]; }
@@ -77,24 +105,29 @@ void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t 
     row.largest = std::max(row.largest, largest);
     const float m = std::ceil(largest * p.scores.exponent);
     float l = 0.0F;
-    std::vector<float> o(row.o.size(), 0.0F);
+    std::fill(row.chunk_o.begin(), row.chunk_o.end(), 0.0F);
     for (std::int64_t j = first; j < last; ++j) {
         if (!is_visible(p, h, i, j, scores[j])) { continue; }
         const float weight_j = weight(scores[j], p.scores.exponent, m == -infinity ? 0.0F : m);
         l = l + weight_j;
-        add_value(v_rows.data() + j * p.value_dim, weight_j, p.value_dim, o.data());
+        add_value(v_rows + j * p.value_dim, weight_j, p.value_dim, row.chunk_o.data());
         row.weights[static_cast<std::size_t>(j)] = weight_j;
     }
     std::fill(row.chunk_m.begin() + first, row.chunk_m.begin() + last, m);
-    fold(row, m, l, o);
+    fold(row, m, l);
 }
 
 /// Step 4: the state before the first chunk.
-row_state start_row(const problem& p, const head_of& h) {
+row_state start_row(const problem& p, const head_of& h, memory& room) {
+    const auto keys = static_cast<std::size_t>(h.of.keys);
     row_state row;
-    row.o.assign(static_cast<std::size_t>(p.value_dim), 0.0F);
-    row.weights.assign(static_cast<std::size_t>(h.of.keys), 0.0F);
-    row.chunk_m.assign(static_cast<std::size_t>(h.of.keys), -infinity);
+    row.o = {room.o.data(), room.o.size()};
+    row.chunk_o = {room.chunk_o.data(), room.chunk_o.size()};
+    row.weights = {room.weights.data(), keys};
+    row.chunk_m = {room.chunk_m.data(), keys};
+    std::fill(row.o.begin(), row.o.end(), 0.0F);
+    std::fill(row.weights.begin(), row.weights.end(), 0.0F);
+    std::fill(row.chunk_m.begin(), row.chunk_m.end(), -infinity);
     if (p.sinks != nullptr) {
         row.m = std::ceil(p.sinks[h.head] * contract::log2_e);
         row.l = weight(p.sinks[h.head], contract::log2_e, row.m == -infinity ? 0.0F : row.m);
@@ -114,7 +147,7 @@ void finish_weights(row_state& row, const problem& p, const head_of& h, std::int
     }
 }
 
-float entropy_of(const head_of& h, const std::vector<float>& weights) {
+float entropy_of(const head_of& h, std::span<const float> weights) {
     float e = 0.0F;
     const auto count = static_cast<std::int64_t>(weights.size());
     for (std::int64_t first = 0; first < count; first = chunk_end(h, first)) {
@@ -132,9 +165,13 @@ float entropy_of(const head_of& h, const std::vector<float>& weights) {
 
 /// Sums of weights per key over query tokens, in blocks as long as a chunk.
 struct key_sums {
-    std::vector<float> block;
-    std::vector<float> total;
-    void fold() {
+    std::span<float> block;
+    std::span<float> total;
+    void clear() const {
+        std::fill(block.begin(), block.end(), 0.0F);
+        std::fill(total.begin(), total.end(), 0.0F);
+    }
+    void fold() const {
         for (std::size_t j = 0; j < total.size(); ++j) {
             total[j] = total[j] + block[j];
             block[j] = 0.0F;
@@ -183,49 +220,52 @@ void write_key_weights(const problem& p, const head_of& h, key_sums& sums, const
     }
 }
 
-/// Room for the T x T scores of one head.
-std::vector<float> score_matrix(const problem& p) {
-    std::size_t count = 0;
-    if (__builtin_mul_overflow(static_cast<std::size_t>(p.queries), static_cast<std::size_t>(p.keys),
-                               &count) ||
-        count > std::vector<float>().max_size()) {
-        throw std::bad_alloc();
-    }
-    return std::vector<float>(count);
+/// Steps 1 and 2 for one head.
+void prepare_head(const problem& p, const head_of& h, const const_tensor& q, const const_tensor& k,
+                  const const_tensor& v, memory& room) {
+    copy_head(q, h.of.batch_entry, h.head, h.of.first_query, h.of.queries, room.q.data());
+    copy_keys(k, p, h.of, h.batch, h.head / p.group, room.k.data());
+    copy_keys(v, p, h.of, h.batch, h.head / p.group, room.v.data());
+    score_head(p, h, room.q.data(), room.k.data(), room.scores.data());
 }
 
 }  // namespace
 
-void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
-               const options& how) {
+status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                     const options& how) noexcept {
     const float_environment standard;
-    const problem p = check_arguments(q, k, v, out, how);
-    std::vector<float> scores = score_matrix(p);
-
+    problem p{};
+    memory room;
+    if (!check_arguments(q, k, v, out, how, p) || !room.allocate(p)) { return status_of(false); }
+    key_sums sums{{room.block_sums.data(), room.block_sums.size()},
+                  {room.total_sums.data(), room.total_sums.size()}};
     for (std::int64_t index = 0; index < p.batch; ++index) {
         const sequence of = sequence_of(p, index);
         for (std::int64_t head = 0; head < p.heads; ++head) {
             const head_of h{index, head, of};
-            const std::vector<float> v_rows = copy_keys(v, p, of, index, head / p.group);
-            score_head(p, h, copy_head(q, of.batch_entry, head, of.first_query, of.queries),
-                       copy_keys(k, p, of, index, head / p.group), scores);
-            key_sums sums;
-            sums.block.assign(static_cast<std::size_t>(p.keys), 0.0F);
-            sums.total = sums.block;
+            sums.clear();
+            if (of.queries > 0) { prepare_head(p, h, q, k, v, room); }
             for (std::int64_t i = 0; i < of.queries; ++i) {
-                row_state row = start_row(p, h);
+                const float* const scores = room.scores.data() + i * p.keys;
+                row_state row = start_row(p, h, room);
                 for (std::int64_t first = 0; first < of.keys; first = chunk_end(h, first)) {
-                    add_chunk(p, h, i, first, std::min(chunk_end(h, first), of.keys),
-                              scores.data() + i * p.keys, v_rows, row);
+                    add_chunk(p, h, i, first, std::min(chunk_end(h, first), of.keys), scores, room.v.data(),
+                              row);
                 }
                 write_row(row, of.batch_entry, head, of.first_query + i, out, how.lse);
                 if (!wants_extra(how.extra)) { continue; }
-                finish_weights(row, p, h, i, scores.data() + i * p.keys);
+                finish_weights(row, p, h, i, scores);
                 write_extra(p, h, i, row, sums, how.extra);
             }
             if (p.sum_keys) { write_key_weights(p, h, sums, how.extra.key_weights); }
         }
     }
+    return {};
+}
+
+void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+               const options& how) {
+    raise_unless(reference::try_attention(q, k, v, out, how));
 }
 
 }  // namespace tilewise::reference

@@ -100,27 +100,20 @@ float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j,
 
 }  // namespace
 
-std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
-                             std::int64_t tokens) {
-    std::vector<float> rows(static_cast<std::size_t>(tokens * x.head_dim()));
+void copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+               std::int64_t tokens, float* rows) {
     for (std::int64_t t = 0; t < tokens; ++t) {
-        for (std::int64_t i = 0; i < x.head_dim(); ++i) {
-            rows[static_cast<std::size_t>(t * x.head_dim() + i)] = value_of(x, batch, head, first + t, i);
-        }
+        for (std::int64_t i = 0; i < x.head_dim(); ++i) { *rows++ = value_of(x, batch, head, first + t, i); }
     }
-    return rows;
 }
 
-std::vector<float> copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
-                             std::int64_t head) {
-    if (p.pages == nullptr) { return copy_head(x, of.batch_entry, head, of.first_key, of.keys); }
-    std::vector<float> rows;
+void copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
+               std::int64_t head, float* rows) {
+    if (p.pages == nullptr) { return copy_head(x, of.batch_entry, head, of.first_key, of.keys, rows); }
     for (std::int64_t j = 0; j < of.keys; ++j) {
         const std::int32_t page = p.pages[index * p.sequence_stride + j / p.page_keys * p.table_stride];
-        const std::vector<float> row = copy_head(x, page, head, j % p.page_keys, 1);
-        rows.insert(rows.end(), row.begin(), row.end());
+        copy_head(x, page, head, j % p.page_keys, 1, rows + j * x.head_dim());
     }
-    return rows;
 }
 
 bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
@@ -129,17 +122,16 @@ bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t
            (p.scores.function == nullptr || t != -infinity);
 }
 
-void score_head(const problem& p, const head_of& h, const std::vector<float>& q_rows,
-                const std::vector<float>& k_rows, std::vector<float>& scores) {
+void score_head(const problem& p, const head_of& h, const float* q_rows, const float* k_rows, float* scores) {
     for (std::int64_t i = 0; i < h.of.queries; ++i) {
         for (std::int64_t j = 0; j < h.of.keys; ++j) {
-            const float s = dot(k_rows.data() + j * p.head_dim, q_rows.data() + i * p.head_dim, p.head_dim);
-            scores[static_cast<std::size_t>(i * p.keys + j)] = modify(p, h, i, j, s);
+            const float s = dot(k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
+            scores[i * p.keys + j] = modify(p, h, i, j, s);
         }
         if (p.scores.function != nullptr && h.of.keys > 0) {
             p.scores.function(p.scores.function_context,
                               {h.batch, h.head, i, 1, h.of.query_position + i, h.of.key_position, h.of.keys,
-                               scores.data() + i * p.keys, p.keys, 1});
+                               scores + i * p.keys, p.keys, 1});
         }
     }
 }

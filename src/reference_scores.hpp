@@ -4,7 +4,6 @@
 #define TILEWISE_SRC_REFERENCE_SCORES_HPP
 
 #include <cstdint>
-#include <vector>
 
 #include <tilewise/tensor.hpp>
 
@@ -24,19 +23,18 @@ std::int64_t index_in(const const_tensor& x, std::int64_t batch, std::int64_t he
                       std::int64_t i);
 
 /// Rows of one head, side by side: [tokens][head_dim].
-std::vector<float> copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
-                             std::int64_t tokens);
+void copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+               std::int64_t tokens, float* rows);
 
 /// The same of keys or values, which may be in pages.
-std::vector<float> copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
-                             std::int64_t head);
+void copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
+               std::int64_t head, float* rows);
 
 /// Whether query token i sees key token j, whose score is t.
 bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t);
 
 /// The score matrix of a head, [queries][keys]. Masked keys keep a score that nobody looks at.
-void score_head(const problem& p, const head_of& h, const std::vector<float>& q_rows,
-                const std::vector<float>& k_rows, std::vector<float>& scores);
+void score_head(const problem& p, const head_of& h, const float* q_rows, const float* k_rows, float* scores);
 
 }  // namespace tilewise::reference
 

@@ -12,51 +12,54 @@ namespace tilewise {
 
 namespace {
 
-void check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
+bool check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
     const std::span<const std::int64_t> rows = how.extra.weight_rows;
     if (how.extra.weights.data == nullptr) {
         if (!rows.empty()) {
-            refuse("extra.weights: null data given, weight_rows has ", rows.size(), " rows");
+            return refuse("extra.weights: null data given, weight_rows has ", rows.size(), " rows");
         }
-        return;
+        return true;
     }
     for (std::size_t n = 0; n < rows.size(); ++n) {
         if (rows[n] < 0 || rows[n] >= q.tokens()) {
-            refuse("extra.weight_rows: ", rows[n], " given, it must be from 0 to ", q.tokens() - 1);
+            return refuse("extra.weight_rows: ", rows[n], " given, it must be from 0 to ", q.tokens() - 1);
         }
         if (n > 0 && rows[n] <= rows[n - 1]) {
-            refuse("extra.weight_rows: ", rows[n], " follows ", rows[n - 1], ", rows must ascend");
+            return refuse("extra.weight_rows: ", rows[n], " follows ", rows[n - 1], ", rows must ascend");
         }
     }
     p.chosen = {rows.data(), static_cast<std::int64_t>(rows.size()), p.keys};
+    return true;
 }
 
 }  // namespace
 
-void check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
+bool check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
                   memory_map& memory) {
-    if (view.data == nullptr) { return; }
-    const byte_range bytes = check_view(name, view, element_type::f32);
+    if (view.data == nullptr) { return true; }
+    byte_range bytes;
+    if (!check_view(name, view, element_type::f32, bytes)) { return false; }
     for (std::size_t a = 0; a < 4; ++a) {
         if (view.extents[a] != extents[a]) {
-            refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
+            return refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
         }
     }
-    require_distinct_elements(name, view);
-    memory.write(name, bytes);
+    return require_distinct_elements(name, view) && memory.write(name, bytes);
 }
 
-void check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
+bool check_results(const options& how, const const_tensor& q, const const_tensor& k, memory_map& memory,
                    problem& p) {
     const std::array<std::int64_t, 4> per_row = {q.batch(), q.heads(), q.tokens(), 1};
-    check_result("lse", how.lse, per_row, memory);
-    check_result("extra.row_maximum", how.extra.row_maximum, per_row, memory);
-    check_result("extra.entropy", how.extra.entropy, per_row, memory);
-    check_result("extra.key_weights", how.extra.key_weights,
-                 {q.batch(), q.heads(), 1, p.pages == nullptr ? k.tokens() : p.keys}, memory);
-    check_chosen_rows(how, q, p);
-    check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys}, memory);
+    const std::array<std::int64_t, 4> per_key = {q.batch(), q.heads(), 1,
+                                                 p.pages == nullptr ? k.tokens() : p.keys};
     p.sum_keys = how.extra.key_weights.data != nullptr;
+    return check_result("lse", how.lse, per_row, memory) &&
+           check_result("extra.row_maximum", how.extra.row_maximum, per_row, memory) &&
+           check_result("extra.entropy", how.extra.entropy, per_row, memory) &&
+           check_result("extra.key_weights", how.extra.key_weights, per_key, memory) &&
+           check_chosen_rows(how, q, p) &&
+           check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys},
+                        memory);
 }
 
 }  // namespace tilewise

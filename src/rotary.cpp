@@ -2,17 +2,18 @@
 
 #include <tilewise/rotary.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "contract.hpp"
 #include "elementary.hpp"
 #include "float_environment.hpp"
+#include "heap_array.hpp"
 #include "views.hpp"
 
 namespace tilewise {
@@ -22,10 +23,17 @@ namespace {
 constexpr std::int64_t largest_position = std::int64_t{1} << 31;
 constexpr double largest_theta = 0x1p64;
 
+/// Rows with no more pairs need no memory.
+constexpr std::size_t few_pairs = 256;
+
 /// Cosines and sines of a token's pairs, side by side.
 struct token_angles {
-    std::vector<float> cosines;
-    std::vector<float> sines;
+    small_array<float, few_pairs> cosines;
+    small_array<float, few_pairs> sines;
+
+    [[nodiscard]] bool allocate(std::int64_t pairs) {
+        return cosines.allocate(pairs) && sines.allocate(pairs);
+    }
 };
 
 /// Turns per position of each pair, in two parts: products of `high` (22 bits) and a position are exact.
@@ -34,8 +42,10 @@ struct frequency {
     double low;
 };
 
-std::vector<frequency> frequencies_of(std::int64_t dims, double theta) {
-    std::vector<frequency> all(static_cast<std::size_t>(dims / 2));
+using frequencies_of_pairs = small_array<frequency, few_pairs>;
+
+bool find_frequencies(std::int64_t dims, double theta, frequencies_of_pairs& all) {
+    if (!all.allocate(dims / 2)) { return false; }
     const double log_theta = elementary::log2(theta);
     for (std::size_t i = 0; i < all.size(); ++i) {
         const double part = static_cast<double>(2 * i) / static_cast<double>(dims);
@@ -44,7 +54,7 @@ std::vector<frequency> frequencies_of(std::int64_t dims, double theta) {
         const auto high = std::bit_cast<double>(bits & ~((std::uint64_t{1} << 31U) - 1U));
         all[i] = {high, turns - high};
     }
-    return all;
+    return true;
 }
 
 elementary::sine_and_cosine sine_and_cosine_at(const frequency& f, std::int64_t position) {
@@ -91,9 +101,9 @@ void rotate_token(const tensor& x, std::int64_t batch, std::int64_t token, rotar
 
 /// Rotates all tokens; find(position, angles) says by which angles.
 template <class Find>
-void rotate(const tensor& x, std::int64_t dims, const rotary_options& how, const Find& find) {
-    const auto pairs = static_cast<std::size_t>(dims / 2);
-    token_angles angles{std::vector<float>(pairs), std::vector<float>(pairs)};
+bool rotate(const tensor& x, std::int64_t dims, const rotary_options& how, const Find& find) {
+    token_angles angles;
+    if (!angles.allocate(dims / 2)) { return false; }
     const auto rotate_one = x.type == element_type::f16    ? rotate_token<float16>
                             : x.type == element_type::bf16 ? rotate_token<bfloat16>
                                                            : rotate_token<float>;
@@ -104,62 +114,96 @@ void rotate(const tensor& x, std::int64_t dims, const rotary_options& how, const
             rotate_one(x, b, t, how.pairs, angles);
         }
     }
+    return true;
 }
 
-/// Checks what all functions have; positions must be lowest .. highest.
-void check_options(const rotary_options& how, std::int64_t batch, std::int64_t tokens, std::int64_t lowest,
-                   std::int64_t highest, const std::string& reason) {
-    if (how.pairs != rotary_pairs::halves && how.pairs != rotary_pairs::interleaved) {
-        refuse("pairs: number ", static_cast<int>(how.pairs), " given, it must be halves or interleaved");
-    }
-    const auto require_position = [&](const char* name, std::int64_t position) {
+/// The positions that tokens may have.
+struct position_range {
+    std::int64_t lowest;
+    std::int64_t highest;
+    std::string_view reason;
+
+    [[nodiscard]] bool require(std::string_view name, std::int64_t position) const {
         if (position < lowest || position > highest) {
-            refuse(name, ": position ", position, " given, it must be from ", lowest, " to ", highest,
-                   reason);
+            return refuse(name, ": position ", position, " given, it must be from ", lowest, " to ", highest,
+                          reason);
         }
-    };
-    if (!how.positions.empty()) {
-        const auto given = static_cast<std::int64_t>(how.positions.size());
-        if (given != tokens && (tokens == 0 || given % tokens != 0 || given / tokens != batch)) {
-            refuse("positions: ", given, " given, it must be one for each of ", tokens,
-                   " tokens, of all batch entries or of each of ", batch);
-        }
-        for (const std::int64_t position : how.positions) { require_position("positions", position); }
-    } else if (tokens > 0) {
-        require_position("first_position", how.first_position);
-        if (tokens - 1 > highest - how.first_position) {
-            refuse("first_position: ", how.first_position, " given, the last of ", tokens,
-                   " tokens must be at ", highest, " at most", reason);
-        }
+        return true;
     }
+};
+
+constexpr position_range all_positions{-largest_position, largest_position, ", within 2^31 of 0"};
+
+bool check_positions(const rotary_options& how, std::int64_t batch, std::int64_t tokens,
+                     const position_range& allowed) {
+    const auto given = static_cast<std::int64_t>(how.positions.size());
+    if (given != tokens && (tokens == 0 || given % tokens != 0 || given / tokens != batch)) {
+        return refuse("positions: ", given, " given, it must be one for each of ", tokens,
+                      " tokens, of all batch entries or of each of ", batch);
+    }
+    return std::all_of(how.positions.begin(), how.positions.end(),
+                       [&](std::int64_t position) { return allowed.require("positions", position); });
 }
 
-void check_theta(double theta) {
+/// Checks what all functions have.
+bool check_options(const rotary_options& how, std::int64_t batch, std::int64_t tokens,
+                   const position_range& allowed) {
+    if (how.pairs != rotary_pairs::halves && how.pairs != rotary_pairs::interleaved) {
+        return refuse("pairs: number ", static_cast<int>(how.pairs),
+                      " given, it must be halves or interleaved");
+    }
+    if (!how.positions.empty()) { return check_positions(how, batch, tokens, allowed); }
+    if (tokens == 0) { return true; }
+    if (!allowed.require("first_position", how.first_position)) { return false; }
+    if (tokens - 1 > allowed.highest - how.first_position) {
+        return refuse("first_position: ", how.first_position, " given, the last of ", tokens,
+                      " tokens must be at ", allowed.highest, " at most", allowed.reason);
+    }
+    return true;
+}
+
+bool check_theta(double theta) {
     if (!(theta >= 1.0 && theta <= largest_theta)) {
-        refuse("theta: ", theta, " given, it must be from 1 to 2^64");
+        return refuse("theta: ", theta, " given, it must be from 1 to 2^64");
     }
+    return true;
 }
 
-/// Checks what is turned, and returns how many elements of a row are.
-std::int64_t check_rows(const tensor& x, const rotary_options& how, memory_map& memory) {
-    memory.write("x", check_view("x", x, float_types));
-    require_distinct_elements("x", x);
-    const std::int64_t dims = how.dims.value_or(x.head_dim());
+/// Checks what is turned, and finds how many elements of a row are.
+bool check_rows(const tensor& x, const rotary_options& how, memory_map& memory, std::int64_t& dims) {
+    byte_range bytes;
+    if (!check_view("x", x, float_types, bytes) || !memory.write("x", bytes) ||
+        !require_distinct_elements("x", x)) {
+        return false;
+    }
+    dims = how.dims.value_or(x.head_dim());
     if (dims < 0 || dims > x.head_dim() || dims % 2 != 0) {
-        refuse("dims: ", dims, " given, it must be even, and from 0 to head_dim, ", x.head_dim());
+        return refuse("dims: ", dims, " given, it must be even, and from 0 to head_dim, ", x.head_dim());
     }
-    return dims;
+    return true;
 }
 
-byte_range check_table(const char* name, const const_tensor& table, std::int64_t pairs) {
-    const byte_range bytes = check_view(name, table, element_type::f32);
+bool check_table(std::string_view name, const const_tensor& table, std::int64_t pairs, byte_range& bytes) {
+    if (!check_view(name, table, element_type::f32, bytes)) { return false; }
     if (table.batch() != 1 || table.heads() != 1) {
-        refuse(name, ": batch ", table.batch(), " and heads ", table.heads(), " given, both must be 1");
+        return refuse(name, ": batch ", table.batch(), " and heads ", table.heads(),
+                      " given, both must be 1");
     }
     if (table.head_dim() != pairs) {
-        refuse(name, ": head_dim is ", table.head_dim(), ", it must be ", pairs, ", half of dims");
+        return refuse(name, ": head_dim is ", table.head_dim(), ", it must be ", pairs, ", half of dims");
     }
-    return bytes;
+    return true;
+}
+
+bool check_written_table(std::string_view name, const tensor& table, std::int64_t pairs, memory_map& memory) {
+    byte_range bytes;
+    return check_table(name, table, pairs, bytes) && memory.write(name, bytes);
+}
+
+bool check_read_table(std::string_view name, const const_tensor& table, std::int64_t pairs,
+                      memory_map& memory) {
+    byte_range bytes;
+    return check_table(name, table, pairs, bytes) && memory.read(name, bytes);
 }
 
 float& entry_of(const tensor& table, std::int64_t row, std::int64_t pair) {
@@ -171,54 +215,63 @@ float entry_of(const const_tensor& table, std::int64_t row, std::int64_t pair) {
 
 }  // namespace
 
-void rotary_embedding(const tensor& x, const rotary_options& how) {
+status try_rotary_embedding(const tensor& x, const rotary_options& how) noexcept {
     const float_environment standard;
     memory_map memory;
-    const std::int64_t dims = check_rows(x, how, memory);
-    check_theta(how.theta);
-    check_options(how, x.batch(), x.tokens(), -largest_position, largest_position, ", within 2^31 of 0");
-    const std::vector<frequency> frequencies = frequencies_of(dims, how.theta);
-    rotate(x, dims, how, [&](std::int64_t position, token_angles& angles) {
+    std::int64_t dims = 0;
+    frequencies_of_pairs frequencies;
+    if (!check_rows(x, how, memory, dims) || !check_theta(how.theta) ||
+        !check_options(how, x.batch(), x.tokens(), all_positions) ||
+        !find_frequencies(dims, how.theta, frequencies)) {
+        return status_of(false);
+    }
+    return status_of(rotate(x, dims, how, [&](std::int64_t position, token_angles& angles) {
         for (std::size_t i = 0; i < frequencies.size(); ++i) {
             const elementary::sine_and_cosine exact = sine_and_cosine_at(frequencies[i], position);
             angles.cosines[i] = static_cast<float>(exact.cosine);
             angles.sines[i] = static_cast<float>(exact.sine);
         }
-    });
+    }));
 }
 
-void rotary_embedding(const tensor& x, const const_tensor& cosines, const const_tensor& sines,
-                      const rotary_options& how) {
+status try_rotary_embedding(const tensor& x, const const_tensor& cosines, const const_tensor& sines,
+                            const rotary_options& how) noexcept {
     const float_environment standard;
     memory_map memory;
-    const std::int64_t dims = check_rows(x, how, memory);
-    memory.read("cosines", check_table("cosines", cosines, dims / 2));
-    memory.read("sines", check_table("sines", sines, dims / 2));
-    require_extent("sines", sines, axis::tokens, cosines.tokens(), "cosines");
-    check_options(how, x.batch(), x.tokens(), 0, cosines.tokens() - 1, ", a row of the tables");
-    rotate(x, dims, how, [&](std::int64_t position, token_angles& angles) {
+    std::int64_t dims = 0;
+    if (!check_rows(x, how, memory, dims) || !check_read_table("cosines", cosines, dims / 2, memory) ||
+        !check_read_table("sines", sines, dims / 2, memory) ||
+        !require_extent("sines", sines, axis::tokens, cosines.tokens(), "cosines") ||
+        !check_options(how, x.batch(), x.tokens(), {0, cosines.tokens() - 1, ", a row of the tables"})) {
+        return status_of(false);
+    }
+    return status_of(rotate(x, dims, how, [&](std::int64_t position, token_angles& angles) {
         for (std::int64_t i = 0; i < dims / 2; ++i) {
             angles.cosines[static_cast<std::size_t>(i)] = entry_of(cosines, position, i);
             angles.sines[static_cast<std::size_t>(i)] = entry_of(sines, position, i);
         }
-    });
+    }));
 }
 
-void rotary_tables(const tensor& cosines, const tensor& sines, const rotary_options& how) {
+status try_rotary_tables(const tensor& cosines, const tensor& sines, const rotary_options& how) noexcept {
     const float_environment standard;
     memory_map memory;
     const std::int64_t pairs = cosines.head_dim();
-    memory.write("cosines", check_table("cosines", cosines, pairs));
-    memory.write("sines", check_table("sines", sines, pairs));
-    require_extent("sines", sines, axis::tokens, cosines.tokens(), "cosines");
-    require_distinct_elements("cosines", cosines);
-    require_distinct_elements("sines", sines);
-    if (how.dims.has_value() && *how.dims != 2 * pairs) {
-        refuse("dims: ", *how.dims, " given, it must be ", 2 * pairs, ", twice the tables' head_dim");
+    if (!check_written_table("cosines", cosines, pairs, memory) ||
+        !check_written_table("sines", sines, pairs, memory) ||
+        !require_extent("sines", sines, axis::tokens, cosines.tokens(), "cosines") ||
+        !require_distinct_elements("cosines", cosines) || !require_distinct_elements("sines", sines)) {
+        return status_of(false);
     }
-    check_theta(how.theta);
-    check_options(how, 1, cosines.tokens(), -largest_position, largest_position, ", within 2^31 of 0");
-    const std::vector<frequency> frequencies = frequencies_of(2 * pairs, how.theta);
+    if (how.dims.has_value() && *how.dims != 2 * pairs) {
+        return status_of(
+            refuse("dims: ", *how.dims, " given, it must be ", 2 * pairs, ", twice the tables' head_dim"));
+    }
+    frequencies_of_pairs frequencies;
+    if (!check_theta(how.theta) || !check_options(how, 1, cosines.tokens(), all_positions) ||
+        !find_frequencies(2 * pairs, how.theta, frequencies)) {
+        return status_of(false);
+    }
     for (std::int64_t t = 0; t < cosines.tokens(); ++t) {
         for (std::int64_t i = 0; i < pairs; ++i) {
             const elementary::sine_and_cosine exact = sine_and_cosine_at(
@@ -227,6 +280,20 @@ void rotary_tables(const tensor& cosines, const tensor& sines, const rotary_opti
             entry_of(sines, t, i) = static_cast<float>(exact.sine);
         }
     }
+    return {};
+}
+
+void rotary_embedding(const tensor& x, const rotary_options& how) {
+    raise_unless(try_rotary_embedding(x, how));
+}
+
+void rotary_embedding(const tensor& x, const const_tensor& cosines, const const_tensor& sines,
+                      const rotary_options& how) {
+    raise_unless(try_rotary_embedding(x, cosines, sines, how));
+}
+
+void rotary_tables(const tensor& cosines, const tensor& sines, const rotary_options& how) {
+    raise_unless(try_rotary_tables(cosines, sines, how));
 }
 
 }  // namespace tilewise

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "contract.hpp"
@@ -21,23 +18,12 @@ namespace {
 
 using detail::stream_state;
 
-stream_state& live(const std::unique_ptr<stream_state>& state, const char* function) {
+bool require_live(const std::unique_ptr<stream_state>& state, const char* function) {
     if (state == nullptr || state->finished) {
-        throw std::logic_error(std::string("tilewise: attention_stream: ") + function +
-                               " called, the stream has been " +
-                               (state == nullptr ? "moved from" : "finished"));
+        return fail(status_code::stream_finished, "attention_stream: ", function,
+                    " called, the stream has been ", state == nullptr ? "moved from" : "finished");
     }
-    return *state;
-}
-
-/// The product, or bad_alloc if no memory has so many floats.
-std::size_t count_floats(std::initializer_list<std::int64_t> factors) {
-    if (std::find(factors.begin(), factors.end(), 0) != factors.end()) { return 0; }
-    std::int64_t count = sizeof(float);
-    for (const std::int64_t factor : factors) {
-        if (__builtin_mul_overflow(count, factor, &count)) { throw std::bad_alloc(); }
-    }
-    return static_cast<std::size_t>(count) / sizeof(float);
+    return true;
 }
 
 /// Converts one row, as the kernels would.
@@ -96,89 +82,153 @@ const_tensor tokens_of(const const_tensor& x, std::int64_t first, std::int64_t c
     return x.slice(axis::tokens, first, count);
 }
 
-/// Attends to the chunks that a piece completes and to those that it holds.
-void advance_over(stream_state& s, const const_tensor& k, const const_tensor& v, const piece_cut& cut) {
-    const detail::planned_piece carried =
-        plan_piece(s, carried_piece(s, cut.first == 0 ? 0 : s.carried() + cut.first));
-    const detail::planned_piece whole = plan_piece(
-        s,
-        {tokens_of(k, cut.first, cut.whole), tokens_of(v, cut.first, cut.whole), s.position() + cut.first});
-    const detail::scratch_memory scratch = detail::allocate_scratch({&carried, &whole});
-    // Nothing can fail from here on.
+/// Attends to the chunks that a piece completes and to those that it holds. Nothing has changed if it fails.
+bool advance_over(stream_state& s, const const_tensor& k, const const_tensor& v, const piece_cut& cut) {
+    detail::planned_piece carried;
+    detail::planned_piece whole;
+    scratch_array owned;
+    std::byte* scratch = nullptr;
+    const detail::key_piece inside{tokens_of(k, cut.first, cut.whole), tokens_of(v, cut.first, cut.whole),
+                                   s.position() + cut.first};
+    if (!plan_piece(s, carried_piece(s, cut.first == 0 ? 0 : s.carried() + cut.first), carried) ||
+        !plan_piece(s, inside, whole) || !detail::find_scratch(s, {&carried, &whole}, owned, scratch)) {
+        return false;
+    }
     carry(s, tokens_of(k, 0, cut.first), tokens_of(v, 0, cut.first));
     advance_rows(s, carried, scratch);
     advance_rows(s, whole, scratch);
     s.keys += cut.whole;
+    return true;
+}
+
+bool make(stream_state& s, const const_tensor& q, const stream_sizes& sizes, const options& how) {
+    const float_environment standard;  // the default scale is computed
+    s.q = q;
+    s.how = how;
+    s.total_keys = sizes.total_keys;
+    const problem& p = s.sizes;
+    detail::planned_piece none;
+    scratch_array owned;
+    std::byte* scratch = nullptr;
+    if (!detail::check_stream(q, sizes, how, s.sizes) ||
+        !s.rows.allocate({p.batch, p.kv_heads, s.head_rows(), s.state_floats()}) ||
+        !s.carried_k.allocate({p.batch, p.kv_heads, contract::chunk_keys, p.head_dim}) ||
+        !s.carried_v.allocate({p.batch, p.kv_heads, contract::chunk_keys, p.value_dim}) ||
+        !plan_piece(s, carried_piece(s, 0), none) || !detail::find_scratch(s, {&none}, owned, scratch)) {
+        return false;
+    }
+    detail::start_rows(s, none, scratch);
+    return true;
 }
 
 }  // namespace
 
-attention_stream::attention_stream(const const_tensor& q, const stream_sizes& sizes, const options& how) {
-    const float_environment standard;  // the default scale is computed
-    state_ = std::make_unique<stream_state>();
-    stream_state& s = *state_;
-    s.q = q;
-    s.how = how;
-    s.sizes = detail::check_stream(q, sizes, how);
-    s.total_keys = sizes.total_keys;
-    const problem& p = s.sizes;
-    s.rows.resize(count_floats({p.batch, p.kv_heads, s.head_rows(), s.state_floats()}));
-    s.carried_k.resize(count_floats({p.batch, p.kv_heads, contract::chunk_keys, p.head_dim}));
-    s.carried_v.resize(count_floats({p.batch, p.kv_heads, contract::chunk_keys, p.value_dim}));
-    const detail::planned_piece none = plan_piece(s, carried_piece(s, 0));
-    detail::start_rows(s, none, detail::allocate_scratch({&none}));
-}
-
+attention_stream::attention_stream(std::unique_ptr<stream_state> made) noexcept : state_(std::move(made)) {}
 attention_stream::~attention_stream() = default;
 attention_stream::attention_stream(attention_stream&& other) noexcept = default;
 attention_stream& attention_stream::operator=(attention_stream&& other) noexcept = default;
 
-void attention_stream::add(const const_tensor& k, const const_tensor& v) {
-    stream_state& s = live(state_, "add");
-    const float_environment standard;
-    detail::check_piece(s, k, v);
-    const piece_cut cut = cut_piece(s, k.tokens());
-    if (cut.first + cut.whole > 0) { advance_over(s, k, v, cut); }
-    carry(s, tokens_of(k, k.tokens() - cut.rest, cut.rest), tokens_of(v, k.tokens() - cut.rest, cut.rest));
+status attention_stream::try_make(const const_tensor& q, const stream_sizes& sizes, const options& how,
+                                  std::optional<attention_stream>& stream) noexcept {
+    std::unique_ptr<stream_state> made(new (std::nothrow) stream_state);
+    if (made == nullptr) { return status_of(lack_memory()); }
+    if (!make(*made, q, sizes, how)) { return status_of(false); }
+    stream = attention_stream(std::move(made));
+    return {};
 }
 
-std::int64_t attention_stream::keys_added() const { return live(state_, "keys_added").keys; }
+status attention_stream::try_add(const const_tensor& k, const const_tensor& v) noexcept {
+    if (!require_live(state_, "add")) { return status_of(false); }
+    stream_state& s = *state_;
+    const float_environment standard;
+    if (!detail::check_piece(s, k, v)) { return status_of(false); }
+    const piece_cut cut = cut_piece(s, k.tokens());
+    if (cut.first + cut.whole > 0 && !advance_over(s, k, v, cut)) { return status_of(false); }
+    carry(s, tokens_of(k, k.tokens() - cut.rest, cut.rest), tokens_of(v, k.tokens() - cut.rest, cut.rest));
+    return {};
+}
 
-void attention_stream::finish(const tensor& out, const tensor& lse, const tensor& row_maximum) {
-    stream_state& s = live(state_, "finish");
+status attention_stream::try_keys_added(std::int64_t& keys) const noexcept {
+    if (!require_live(state_, "keys_added")) { return status_of(false); }
+    keys = state_->keys;
+    return {};
+}
+
+status attention_stream::try_finish(const tensor& out, const tensor& lse,
+                                    const tensor& row_maximum) noexcept {
+    if (!require_live(state_, "finish")) { return status_of(false); }
+    stream_state& s = *state_;
     const float_environment standard;
     const detail::stream_results into{out, lse, row_maximum};
-    detail::check_stream_results(s, into);
+    if (!detail::check_stream_results(s, into)) { return status_of(false); }
     s.sizes.out_type = out.type;
-    const detail::planned_piece rest = plan_piece(s, carried_piece(s, s.carried()));
-    const detail::scratch_memory scratch = detail::allocate_scratch({&rest});
+    detail::planned_piece rest;
+    scratch_array owned;
+    std::byte* scratch = nullptr;
+    if (!plan_piece(s, carried_piece(s, s.carried()), rest) ||
+        !detail::find_scratch(s, {&rest}, owned, scratch)) {
+        return status_of(false);
+    }
     advance_rows(s, rest, scratch);
     finish_rows(s, rest, into, scratch);
     s.finished = true;
-    for (std::vector<float>* const memory : {&s.rows, &s.carried_k, &s.carried_v}) {
-        std::vector<float>().swap(*memory);
-    }
+    for (heap_array<float>* const memory : {&s.rows, &s.carried_k, &s.carried_v}) { memory->free(); }
+    return {};
 }
 
-std::size_t attention_stream::saved_bytes() const { return detail::saved_bytes(live(state_, "saved_bytes")); }
+status attention_stream::try_saved_bytes(std::size_t& bytes) const noexcept {
+    if (!require_live(state_, "saved_bytes")) { return status_of(false); }
+    bytes = detail::saved_bytes(*state_);
+    return {};
+}
 
-void attention_stream::save(std::span<std::byte> to) const {
-    const stream_state& s = live(state_, "save");
+status attention_stream::try_save(std::span<std::byte> to) const noexcept {
+    if (!require_live(state_, "save")) { return status_of(false); }
     const float_environment standard;
-    detail::save(s, to);
+    return status_of(detail::save(*state_, to));
 }
+
+status attention_stream::try_restore(std::span<const std::byte> from) noexcept {
+    if (!require_live(state_, "restore")) { return status_of(false); }
+    const float_environment standard;
+    return status_of(detail::restore(*state_, from));
+}
+
+// What throws.
+
+attention_stream::attention_stream(const const_tensor& q, const stream_sizes& sizes, const options& how) {
+    std::optional<attention_stream> made;
+    raise_unless(try_make(q, sizes, how, made));
+    state_ = std::move(made->state_);
+}
+
+void attention_stream::add(const const_tensor& k, const const_tensor& v) { raise_unless(try_add(k, v)); }
+
+std::int64_t attention_stream::keys_added() const {
+    std::int64_t keys = 0;
+    raise_unless(try_keys_added(keys));
+    return keys;
+}
+
+void attention_stream::finish(const tensor& out, const tensor& lse, const tensor& row_maximum) {
+    raise_unless(try_finish(out, lse, row_maximum));
+}
+
+std::size_t attention_stream::saved_bytes() const {
+    std::size_t bytes = 0;
+    raise_unless(try_saved_bytes(bytes));
+    return bytes;
+}
+
+void attention_stream::save(std::span<std::byte> to) const { raise_unless(try_save(to)); }
 
 std::vector<std::byte> attention_stream::save() const {
-    const stream_state& s = live(state_, "save");
-    std::vector<std::byte> bytes(detail::saved_bytes(s));
+    if (!require_live(state_, "save")) { raise(status_of(false)); }
+    std::vector<std::byte> bytes(detail::saved_bytes(*state_));
     save(bytes);
     return bytes;
 }
 
-void attention_stream::restore(std::span<const std::byte> from) {
-    stream_state& s = live(state_, "restore");
-    const float_environment standard;
-    detail::restore(s, from);
-}
+void attention_stream::restore(std::span<const std::byte> from) { raise_unless(try_restore(from)); }
 
 }  // namespace tilewise

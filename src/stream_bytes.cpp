@@ -135,56 +135,57 @@ std::size_t bytes_with(const stream_state& s, std::int64_t carried) {
     return header_bytes + (s.rows.size() + heads * dims * static_cast<std::size_t>(carried)) * sizeof(float);
 }
 
-/// Checks the header, and returns the keys that the state has seen.
-std::int64_t check_header(const stream_state& s, std::span<const std::byte> bytes) {
+/// Checks the header, and finds the keys that the state has seen.
+bool check_header(const stream_state& s, std::span<const std::byte> bytes, std::int64_t& keys_seen) {
     const std::byte* from = bytes.data();
     for (std::size_t n = 0; n < magic.size(); ++n) {
         if (n >= bytes.size() || from[n] != static_cast<std::byte>(magic[n])) {
-            refuse("state: other bytes given, it must be what save wrote, which begins with ", magic);
+            return refuse("state: other bytes given, it must be what save wrote, which begins with ", magic);
         }
     }
     if (bytes.size() < header_bytes) {
-        refuse("state: ", bytes.size(), " bytes given, the header has ", header_bytes);
+        return refuse("state: ", bytes.size(), " bytes given, the header has ", header_bytes);
     }
     from += magic.size();
     const std::uint64_t given_version = take(from, 4);
     if (given_version != version) {
-        refuse("state: version ", given_version, " given, it must be ", version);
+        return refuse("state: version ", given_version, " given, it must be ", version);
     }
     if (const std::uint64_t size = take(from, 4); size != header_bytes) {
-        refuse("state: a header of ", size, " bytes given, it must have ", header_bytes);
+        return refuse("state: a header of ", size, " bytes given, it must have ", header_bytes);
     }
     if (const std::uint64_t size = take(from, 8); size != bytes.size()) {
-        refuse("state: ", bytes.size(), " bytes given, it must be ", size, ", as it says itself");
+        return refuse("state: ", bytes.size(), " bytes given, it must be ", size, ", as it says itself");
     }
     for (const field& wanted : sizes_of(s.sizes)) {
         if (const std::uint64_t given = take(from, 8); given != wanted.value) {
-            refuse("state: ", wanted.name, " is ", static_cast<std::int64_t>(given), ", it must be ",
-                   static_cast<std::int64_t>(wanted.value), " as in the stream");
+            return refuse("state: ", wanted.name, " is ", static_cast<std::int64_t>(given), ", it must be ",
+                          static_cast<std::int64_t>(wanted.value), " as in the stream");
         }
     }
     const std::uint64_t keys = take(from, 8);
     const std::int64_t most = s.total_keys.value_or(std::int64_t{1} << 61);
     if (keys > static_cast<std::uint64_t>(most)) {
-        refuse("state: ", keys, " keys seen, the stream has at most ", most);
+        return refuse("state: ", keys, " keys seen, the stream has at most ", most);
     }
     if (take(from, 8) != fingerprint_of_options(s.sizes)) {
-        refuse("state: saved with other options, they must be those of the stream");
+        return refuse("state: saved with other options, they must be those of the stream");
     }
     if (take(from, 8) != fingerprint_of_queries(s.q)) {
-        refuse("state: saved with other queries, they must be those of the stream");
+        return refuse("state: saved with other queries, they must be those of the stream");
     }
-    return static_cast<std::int64_t>(keys);
+    keys_seen = static_cast<std::int64_t>(keys);
+    return true;
 }
 
 }  // namespace
 
 std::size_t saved_bytes(const stream_state& s) { return bytes_with(s, s.carried()); }
 
-void save(const stream_state& s, std::span<std::byte> to) {
+bool save(const stream_state& s, std::span<std::byte> to) {
     const std::size_t size = saved_bytes(s);
     if (to.size() != size) {
-        refuse("to: ", to.size(), " bytes given, it must be ", size, ", saved_bytes()");
+        return refuse("to: ", to.size(), " bytes given, it must be ", size, ", saved_bytes()");
     }
     std::byte* place = to.data();
     for (const char c : magic) { *place++ = static_cast<std::byte>(c); }
@@ -203,27 +204,30 @@ void save(const stream_state& s, std::span<std::byte> to) {
     for_each_carried(s, s.carried(), s.sizes.value_dim, s.carried_v, put_one);
     place = to.data() + checksum_at;
     put(place, checksum_of(to), 8);
+    return true;
 }
 
-void restore(stream_state& s, std::span<const std::byte> from) {
+bool restore(stream_state& s, std::span<const std::byte> from) {
     stream_state other;
-    const std::int64_t keys = check_header(s, from);
+    std::int64_t keys = 0;
+    if (!check_header(s, from, keys)) { return false; }
     other.sizes.key_position = s.sizes.key_position;
     other.keys = keys;
     const std::int64_t carried = other.carried();
     if (from.size() != bytes_with(s, carried)) {
-        refuse("state: ", from.size(), " bytes given, it must be ", bytes_with(s, carried), " after ", keys,
-               " keys");
+        return refuse("state: ", from.size(), " bytes given, it must be ", bytes_with(s, carried), " after ",
+                      keys, " keys");
     }
     const std::byte* place = from.data() + checksum_at;
     if (take(place, 8) != checksum_of(from)) {
-        refuse("state: bytes given that are not as they were saved, their checksum must fit");
+        return refuse("state: bytes given that are not as they were saved, their checksum must fit");
     }
     s.keys = keys;
     for (float& number : s.rows) { take(place, number); }
     const auto take_one = [&](float& number) { take(place, number); };
     for_each_carried(s, carried, s.sizes.head_dim, s.carried_k, take_one);
     for_each_carried(s, carried, s.sizes.value_dim, s.carried_v, take_one);
+    return true;
 }
 
 }  // namespace tilewise::detail

@@ -12,10 +12,10 @@
 #include <optional>
 #include <span>
 #include <tilewise/stream.hpp>
-#include <vector>
 
 #include "arguments.hpp"
 #include "contract.hpp"
+#include "heap_array.hpp"
 #include "plan.hpp"
 
 namespace tilewise::detail {
@@ -23,13 +23,13 @@ namespace tilewise::detail {
 struct stream_state {
     const_tensor q;
     options how;
-    problem sizes;  ///< of a call without keys
+    problem sizes{};  ///< of a call without keys
     std::optional<std::int64_t> total_keys;
     std::int64_t keys = 0;  ///< so far
     bool finished = false;
-    std::vector<float> rows;  ///< [batch, kv_heads, query tokens x group, 3 + value_dim]; see kernels::table
-    std::vector<float> carried_k;  ///< [batch, kv_heads, 128, head_dim]
-    std::vector<float> carried_v;  ///< [batch, kv_heads, 128, value_dim]
+    heap_array<float> rows;  ///< [batch, kv_heads, query tokens x group, 3 + value_dim]; see kernels::table
+    heap_array<float> carried_k;  ///< [batch, kv_heads, 128, head_dim]
+    heap_array<float> carried_v;  ///< [batch, kv_heads, 128, value_dim]
 
     /// The position of the next key.
     [[nodiscard]] std::int64_t position() const { return sizes.key_position + keys; }
@@ -60,10 +60,10 @@ struct stream_results {
     tensor row_maximum;
 };
 
-// Checks; they throw std::invalid_argument.
-problem check_stream(const const_tensor& q, const stream_sizes& sizes, const options& how);
-void check_piece(const stream_state& s, const const_tensor& k, const const_tensor& v);
-void check_stream_results(const stream_state& s, const stream_results& into);
+[[nodiscard]] bool check_stream(const const_tensor& q, const stream_sizes& sizes, const options& how,
+                                problem& p);
+[[nodiscard]] bool check_piece(const stream_state& s, const const_tensor& k, const const_tensor& v);
+[[nodiscard]] bool check_stream_results(const stream_state& s, const stream_results& into);
 
 /// A piece, and how its keys are attended to.
 struct planned_piece {
@@ -71,25 +71,21 @@ struct planned_piece {
     problem sizes;
     work_plan work;
 };
-planned_piece plan_piece(const stream_state& s, const key_piece& keys);
+[[nodiscard]] bool plan_piece(const stream_state& s, const key_piece& keys, planned_piece& planned);
 
-struct scratch_deleter {
-    void operator()(std::byte* memory) const;
-};
-/// Scratch memory that serves several pieces, one after the other.
-using scratch_memory = std::unique_ptr<std::byte, scratch_deleter>;
-scratch_memory allocate_scratch(std::initializer_list<const planned_piece*> pieces);
+/// Scratch memory that serves several pieces, one after the other: the workspace if there is one, else owned.
+[[nodiscard]] bool find_scratch(const stream_state& s, std::initializer_list<const planned_piece*> pieces,
+                                scratch_array& owned, std::byte*& scratch);
 
 // On all rows: the state before the first key; the keys of a piece, whose chunks are whole or end with the
 // last key of all; the results.
-void start_rows(stream_state& s, const planned_piece& none, const scratch_memory& scratch);
-void advance_rows(stream_state& s, const planned_piece& piece, const scratch_memory& scratch);
-void finish_rows(stream_state& s, const planned_piece& none, const stream_results& into,
-                 const scratch_memory& scratch);
+void start_rows(stream_state& s, const planned_piece& none, std::byte* scratch);
+void advance_rows(stream_state& s, const planned_piece& piece, std::byte* scratch);
+void finish_rows(stream_state& s, const planned_piece& none, const stream_results& into, std::byte* scratch);
 
 std::size_t saved_bytes(const stream_state& s);
-void save(const stream_state& s, std::span<std::byte> to);
-void restore(stream_state& s, std::span<const std::byte> from);
+[[nodiscard]] bool save(const stream_state& s, std::span<std::byte> to);
+[[nodiscard]] bool restore(stream_state& s, std::span<const std::byte> from);
 
 }  // namespace tilewise::detail
 

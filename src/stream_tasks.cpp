@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 
 #include "float_environment.hpp"
 #include "kernels.hpp"
@@ -15,8 +14,6 @@
 namespace tilewise::detail {
 
 namespace {
-
-constexpr std::align_val_t scratch_alignment{64};
 
 struct call {
     stream_state* stream;
@@ -31,9 +28,8 @@ struct call {
     }
 };
 
-call make_call(stream_state& s, const planned_piece& piece, const stream_results& into,
-               const scratch_memory& scratch) {
-    return {&s, &piece, into, &kernels_of(piece.work.summary.isa), scratch.get()};
+call make_call(stream_state& s, const planned_piece& piece, const stream_results& into, std::byte* scratch) {
+    return {&s, &piece, into, &kernels_of(piece.work.summary.isa), scratch};
 }
 
 kernels::task task_of(const call& c, const row_block& block) {
@@ -120,13 +116,13 @@ void run_fold(void* context, std::int64_t index, int /*thread*/) {
 /// Runs a task for each block of rows.
 void run_blocks(call& c, void (*body)(void* context, std::int64_t index, int thread)) {
     const plan& plan = c.work().summary;
-    run_tasks(plan.threads, plan.tasks / plan.key_parts, body, &c);
+    run_tasks(plan.threads, plan.tasks / plan.key_parts, body, &c, c.stream->how.parallel_for);
 }
 
 }  // namespace
 
 key_piece carried_piece(const stream_state& s, std::int64_t keys) {
-    const auto view = [&](const std::vector<float>& memory, std::int64_t dim) {
+    const auto view = [&](const heap_array<float>& memory, std::int64_t dim) {
         const std::int64_t head = contract::chunk_keys * dim;
         return const_tensor(memory.data(), element_type::f32, {s.sizes.batch, s.sizes.kv_heads, keys, dim},
                             {s.sizes.kv_heads * head, head, dim, 1});
@@ -134,42 +130,44 @@ key_piece carried_piece(const stream_state& s, std::int64_t keys) {
     return {view(s.carried_k, s.sizes.head_dim), view(s.carried_v, s.sizes.value_dim), s.carried_position()};
 }
 
-planned_piece plan_piece(const stream_state& s, const key_piece& keys) {
-    planned_piece planned{keys, s.sizes, {}};
+bool plan_piece(const stream_state& s, const key_piece& keys, planned_piece& planned) {
+    planned.keys = keys;
+    planned.sizes = s.sizes;
     planned.sizes.keys = keys.k.tokens();
     planned.sizes.key_position = keys.position;
     planned.sizes.k_layout = layout_of(keys.k);
     planned.sizes.v_layout = layout_of(keys.v);
-    planned.work = make_plan(planned.sizes, s.how);
-    return planned;
+    return make_plan(planned.sizes, s.how, planned.work);
 }
 
-void scratch_deleter::operator()(std::byte* memory) const { ::operator delete(memory, scratch_alignment); }
-
-scratch_memory allocate_scratch(std::initializer_list<const planned_piece*> pieces) {
+bool find_scratch(const stream_state& s, std::initializer_list<const planned_piece*> pieces,
+                  scratch_array& owned, std::byte*& scratch) {
+    scratch = aligned_part(s.how.workspace).data();
+    if (s.how.workspace.data() != nullptr) { return true; }
     std::size_t bytes = 0;
     for (const planned_piece* const piece : pieces) {
         bytes = std::max(bytes, piece->work.summary.scratch_bytes);
     }
-    return scratch_memory(static_cast<std::byte*>(::operator new(bytes, scratch_alignment)));
+    if (!owned.allocate(bytes)) { return false; }
+    scratch = owned.data();
+    return true;
 }
 
-void start_rows(stream_state& s, const planned_piece& none, const scratch_memory& scratch) {
+void start_rows(stream_state& s, const planned_piece& none, std::byte* scratch) {
     call c = make_call(s, none, {}, scratch);
     run_blocks(c, run_start);
 }
 
-void advance_rows(stream_state& s, const planned_piece& piece, const scratch_memory& scratch) {
+void advance_rows(stream_state& s, const planned_piece& piece, std::byte* scratch) {
     if (piece.sizes.keys == 0) { return; }
     call c = make_call(s, piece, {}, scratch);
     const plan& plan = piece.work.summary;
     if (plan.key_parts == 1) { return run_blocks(c, run_advance); }
-    run_tasks(plan.threads, plan.tasks, run_part, &c);
+    run_tasks(plan.threads, plan.tasks, run_part, &c, s.how.parallel_for);
     run_blocks(c, run_fold);
 }
 
-void finish_rows(stream_state& s, const planned_piece& none, const stream_results& into,
-                 const scratch_memory& scratch) {
+void finish_rows(stream_state& s, const planned_piece& none, const stream_results& into, std::byte* scratch) {
     call c = make_call(s, none, into, scratch);
     run_blocks(c, run_finish);
 }

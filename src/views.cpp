@@ -4,66 +4,76 @@
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
-#include <string>
 
 namespace tilewise {
 
 namespace {
 
-std::string type_name(element_type type) {
-    switch (type) {
-        case element_type::f32:
-            return "f32";
-        case element_type::f16:
-            return "f16";
-        case element_type::bf16:
-            return "bf16";
-        case element_type::q8_0:
-            return "q8_0";
-        case element_type::q4_0:
-            return "q4_0";
-        case element_type::i8:
-            return "i8";
-        case element_type::e4m3:
-            return "e4m3";
-        case element_type::e5m2:
-            return "e5m2";
-        case element_type::i32:
-            return "i32";
-        case element_type::boolean:
-            return "boolean";
-        case element_type::bit:
-            return "bit";
-    }
-    return "number " + std::to_string(static_cast<int>(type));
+using type_text = short_text<20>;
+
+type_text text_of(const auto&... parts) {
+    type_text text;
+    text.assign({text_part(parts)...});
+    return text;
 }
 
-void require_type(std::string_view name, element_type given, std::span<const element_type> allowed) {
-    if (std::find(allowed.begin(), allowed.end(), given) != allowed.end()) { return; }
-    std::string names = type_name(allowed.front());
-    for (std::size_t i = 1; i < allowed.size(); ++i) {
-        names += (i + 1 < allowed.size() ? ", " : " or ") + type_name(allowed[i]);
+type_text type_name(element_type type) {
+    switch (type) {
+        case element_type::f32:
+            return text_of("f32");
+        case element_type::f16:
+            return text_of("f16");
+        case element_type::bf16:
+            return text_of("bf16");
+        case element_type::q8_0:
+            return text_of("q8_0");
+        case element_type::q4_0:
+            return text_of("q4_0");
+        case element_type::i8:
+            return text_of("i8");
+        case element_type::e4m3:
+            return text_of("e4m3");
+        case element_type::e5m2:
+            return text_of("e5m2");
+        case element_type::i32:
+            return text_of("i32");
+        case element_type::boolean:
+            return text_of("boolean");
+        case element_type::bit:
+            return text_of("bit");
     }
-    refuse(name, ": element type ", type_name(given), " given, it must be ", names);
+    return text_of("number ", static_cast<int>(type));
+}
+
+bool require_type(std::string_view name, element_type given, std::span<const element_type> allowed) {
+    if (std::find(allowed.begin(), allowed.end(), given) != allowed.end()) { return true; }
+    short_text<200> names;
+    for (std::size_t i = 0; i < allowed.size(); ++i) {
+        if (i > 0) { names.add(i + 1 < allowed.size() ? ", " : " or "); }
+        names.add(type_name(allowed[i]));
+    }
+    return refuse(name, ": element type ", type_name(given), " given, it must be ", names);
 }
 
 /// Rows of quantised blocks are whole, and their blocks side by side.
-void require_whole_blocks(std::string_view name, const const_tensor& view) {
+bool require_whole_blocks(std::string_view name, const const_tensor& view) {
     const std::int64_t size = block_of(view.type).elements;
-    if (view.type == element_type::bit || size == 1) { return; }
+    if (view.type == element_type::bit || size == 1) { return true; }
     if (view.head_dim() % size != 0) {
-        refuse(name, ": head_dim is ", view.head_dim(), ", it must be a multiple of ", size, ", a block of ",
-               type_name(view.type));
+        return refuse(name, ": head_dim is ", view.head_dim(), ", it must be a multiple of ", size,
+                      ", a block of ", type_name(view.type));
     }
     for (std::size_t a = 0; a < 3; ++a) {
         if (view.extents[a] > 1 && view.strides[a] % size != 0) {
-            refuse(name, ": ", axis_names[a], " has stride ", view.strides[a], ", it must be a multiple of ",
-                   size, ", a block of ", type_name(view.type));
+            return refuse(name, ": ", axis_names[a], " has stride ", view.strides[a],
+                          ", it must be a multiple of ", size, ", a block of ", type_name(view.type));
         }
     }
     if (view.head_dim() > 0 && view.strides[3] != 1) {
-        refuse(name, ": head_dim has stride ", view.strides[3], ", it must be 1 for ", type_name(view.type));
+        return refuse(name, ": head_dim has stride ", view.strides[3], ", it must be 1 for ",
+                      type_name(view.type));
     }
+    return true;
 }
 
 bool has_scales(element_type type) {
@@ -76,10 +86,11 @@ std::uintptr_t alignment_of(element_type type) {
     return block.elements == 1 ? static_cast<std::uintptr_t>(block.bytes) : alignof(q8_0_block);
 }
 
-void require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other) {
+bool require_apart(std::string_view name, byte_range written, std::string_view other_name, byte_range other) {
     if (written.first < other.last && other.first < written.last) {
-        refuse(name, ": its memory overlaps that of ", other_name, ", it must be apart from it");
+        return refuse(name, ": its memory overlaps that of ", other_name, ", it must be apart from it");
     }
+    return true;
 }
 
 }  // namespace
@@ -88,42 +99,53 @@ bool is_empty(const const_tensor& view) {
     return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
 }
 
-void detail::refuse_slice(std::int64_t first, std::int64_t count, std::int64_t extent) {
-    refuse("slice: first ", first, " and count ", count, " given, the axis has ", extent, " elements");
+bool check_slice(std::int64_t first, std::int64_t count, std::int64_t extent, std::int64_t stride,
+                 std::int64_t block_elements) {
+    if (first < 0 || count < 0 || first > extent || count > extent - first) {
+        return refuse("slice: first ", first, " and count ", count, " given, the axis has ", extent,
+                      " elements");
+    }
+    if (first * stride % block_elements != 0) {
+        return refuse("slice: element ", first, " given, a slice must begin at a whole block of ",
+                      block_elements, " elements");
+    }
+    return true;
 }
-void detail::refuse_slice_in_block(std::int64_t first, std::int64_t block_elements) {
-    refuse("slice: element ", first, " given, a slice must begin at a whole block of ", block_elements,
-           " elements");
+
+void detail::refuse_wrong_slice(std::int64_t first, std::int64_t count, std::int64_t extent,
+                                std::int64_t stride, std::int64_t block_elements) {
+    raise_unless(status_of(check_slice(first, count, extent, stride, block_elements)));
 }
 void detail::refuse_extent(std::int64_t extent) {
-    refuse("extent ", extent, " given, it must be at least 0");
+    raise(status_of(refuse("extent ", extent, " given, it must be at least 0")));
 }
 void detail::refuse_span(std::size_t elements) {
-    refuse("a span of ", elements, " elements given, the extents need more");
+    raise(status_of(refuse("a span of ", elements, " elements given, the extents need more")));
 }
 
-byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed) {
-    return check_view(name, view, std::span(&allowed, 1));
+bool check_view(std::string_view name, const const_tensor& view, element_type allowed, byte_range& bytes) {
+    return check_view(name, view, std::span(&allowed, 1), bytes);
 }
 
-byte_range check_view(std::string_view name, const const_tensor& view,
-                      std::span<const element_type> allowed) {
-    require_type(name, view.type, allowed);
+bool check_view(std::string_view name, const const_tensor& view, std::span<const element_type> allowed,
+                byte_range& bytes) {
+    bytes = {};
+    if (!require_type(name, view.type, allowed)) { return false; }
     for (std::size_t a = 0; a < 4; ++a) {
         if (view.extents[a] < 0) {
-            refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be at least 0");
+            return refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be at least 0");
         }
     }
-    require_whole_blocks(name, view);
+    if (!require_whole_blocks(name, view)) { return false; }
     if (view.scales != nullptr && !has_scales(view.type)) {
-        refuse(name, ": scales given, there are none with ", type_name(view.type));
+        return refuse(name, ": scales given, there are none with ", type_name(view.type));
     }
-    if (is_empty(view)) { return {}; }
-    if (view.data == nullptr) { refuse(name, ": null data given, the view has elements"); }
+    if (is_empty(view)) { return true; }
+    if (view.data == nullptr) { return refuse(name, ": null data given, the view has elements"); }
     const auto address = reinterpret_cast<std::uintptr_t>(view.data);
     const std::uintptr_t alignment = alignment_of(view.type);
     if (address % alignment != 0) {
-        refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
+        return refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
     }
     std::int64_t lowest = 0;
     std::int64_t highest = 0;
@@ -132,42 +154,48 @@ byte_range check_view(std::string_view name, const const_tensor& view,
         std::int64_t& bound = view.strides[a] < 0 ? lowest : highest;
         if (__builtin_mul_overflow(view.extents[a] - 1, view.strides[a], &reach) ||
             __builtin_add_overflow(bound, reach, &bound)) {
-            refuse(name, ": ", axis_names[a], " ", view.extents[a], " with stride ", view.strides[a],
-                   " given, offsets must fit in 63 bits");
+            return refuse(name, ": ", axis_names[a], " ", view.extents[a], " with stride ", view.strides[a],
+                          " given, offsets must fit in 63 bits");
         }
     }
     constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 32;
     if (lowest < -limit || highest > limit) {
-        refuse(name, ": elements from offset ", lowest, " to ", highest,
-               " given, byte offsets must fit in 63 bits");
+        return refuse(name, ": elements from offset ", lowest, " to ", highest,
+                      " given, byte offsets must fit in 63 bits");
     }
     // Rounded outwards to whole blocks.
     const element_block block = block_of(view.type);
     const std::int64_t first = lowest / block.elements - (lowest % block.elements < 0 ? 1 : 0);
     const std::int64_t last = highest / block.elements + 1;
-    return {address + static_cast<std::uintptr_t>(first * block.bytes),
-            address + static_cast<std::uintptr_t>(last * block.bytes)};
+    bytes = {address + static_cast<std::uintptr_t>(first * block.bytes),
+             address + static_cast<std::uintptr_t>(last * block.bytes)};
+    return true;
 }
 
-byte_range check_scales(std::string_view name, const const_tensor& view) {
-    if (!has_scales(view.type) || is_empty(view)) { return {}; }
-    if (view.scales == nullptr) { refuse(name, ": no scales given, ", type_name(view.type), " needs them"); }
-    return check_view(std::string(name) + ".scales",
+bool check_scales(std::string_view name, std::string_view scales_name, const const_tensor& view,
+                  byte_range& bytes) {
+    bytes = {};
+    if (!has_scales(view.type) || is_empty(view)) { return true; }
+    if (view.scales == nullptr) {
+        return refuse(name, ": no scales given, ", type_name(view.type), " needs them");
+    }
+    return check_view(scales_name,
                       const_tensor(view.scales, element_type::f32, view.extents, view.scale_strides),
-                      element_type::f32);
+                      element_type::f32, bytes);
 }
 
-void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
+bool require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
                     std::string_view reason) {
     const auto a = static_cast<std::size_t>(along);
     if (view.extents[a] != wanted) {
-        refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", wanted, " as in ",
-               reason);
+        return refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", wanted, " as in ",
+                      reason);
     }
+    return true;
 }
 
-void require_distinct_elements(std::string_view name, const const_tensor& view) {
-    if (is_empty(view)) { return; }
+bool require_distinct_elements(std::string_view name, const const_tensor& view) {
+    if (is_empty(view)) { return true; }
     std::int64_t covered = 0;
     bool used[4] = {};
     for (int round = 0; round < 4; ++round) {
@@ -181,25 +209,34 @@ void require_distinct_elements(std::string_view name, const const_tensor& view) 
         if (view.extents[smallest] == 1) { continue; }
         const std::int64_t stride = std::abs(view.strides[smallest]);
         if (stride <= covered) {
-            refuse(name, ": ", axis_names[smallest], " has stride ", view.strides[smallest],
-                   ", which makes elements overlap; it must be at least ", covered + 1);
+            return refuse(name, ": ", axis_names[smallest], " has stride ", view.strides[smallest],
+                          ", which makes elements overlap; it must be at least ", covered + 1);
         }
         covered += (view.extents[smallest] - 1) * stride;
     }
+    return true;
 }
 
-void memory_map::read(std::string_view name, byte_range bytes) {
-    for (std::size_t n = 0; n < count_; ++n) {
-        if (entries_[n].written) { require_apart(entries_[n].name, entries_[n].bytes, name, bytes); }
-    }
-    entries_.at(count_++) = {name, bytes, false};
+bool memory_map::add(const entry& added) {
+    if (count_ == entries_.size()) { return fail(status_code::internal_error, "too many arguments"); }
+    entries_[count_++] = added;
+    return true;
 }
 
-void memory_map::write(std::string_view name, byte_range bytes) {
+bool memory_map::read(std::string_view name, byte_range bytes) {
     for (std::size_t n = 0; n < count_; ++n) {
-        require_apart(name, bytes, entries_[n].name, entries_[n].bytes);
+        if (entries_[n].written && !require_apart(entries_[n].name, entries_[n].bytes, name, bytes)) {
+            return false;
+        }
     }
-    entries_.at(count_++) = {name, bytes, true};
+    return add({name, bytes, false});
+}
+
+bool memory_map::write(std::string_view name, byte_range bytes) {
+    for (std::size_t n = 0; n < count_; ++n) {
+        if (!require_apart(name, bytes, entries_[n].name, entries_[n].bytes)) { return false; }
+    }
+    return add({name, bytes, true});
 }
 
 }  // namespace tilewise

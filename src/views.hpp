@@ -7,21 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <sstream>
-#include <stdexcept>
 #include <string_view>
 #include <tilewise/tensor.hpp>
 
-namespace tilewise {
+#include "errors.hpp"
 
-/// Throws std::invalid_argument with these parts as its message.
-template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
-    std::ostringstream message;
-    message << "tilewise: ";
-    (message << ... << parts);
-    throw std::invalid_argument(message.str());
-}
+namespace tilewise {
 
 inline constexpr std::string_view axis_names[4] = {"batch", "heads", "tokens", "head_dim"};
 
@@ -39,12 +30,15 @@ inline constexpr element_type key_value_types[] = {element_type::f32,  element_t
                                                    element_type::q8_0, element_type::q4_0, element_type::i8,
                                                    element_type::e4m3, element_type::e5m2};
 
-/// Checks one view by itself; its byte range is empty if it has no element.
-byte_range check_view(std::string_view name, const const_tensor& view, std::span<const element_type> allowed);
-byte_range check_view(std::string_view name, const const_tensor& view, element_type allowed);
+/// Checks one view by itself, and finds its byte range, which is empty if it has no element.
+[[nodiscard]] bool check_view(std::string_view name, const const_tensor& view,
+                              std::span<const element_type> allowed, byte_range& bytes);
+[[nodiscard]] bool check_view(std::string_view name, const const_tensor& view, element_type allowed,
+                              byte_range& bytes);
 
 /// The memory of a view's scales, which are checked as a view is; empty for types without.
-byte_range check_scales(std::string_view name, const const_tensor& view);
+[[nodiscard]] bool check_scales(std::string_view name, std::string_view scales_name, const const_tensor& view,
+                                byte_range& bytes);
 
 bool is_empty(const const_tensor& view);
 
@@ -59,18 +53,23 @@ basic_tensor<Void> with_sound_strides(basic_tensor<Void> view) {
     return view;
 }
 
-void require_extent(std::string_view name, const const_tensor& view, axis along, std::int64_t wanted,
-                    std::string_view reason);
+[[nodiscard]] bool require_extent(std::string_view name, const const_tensor& view, axis along,
+                                  std::int64_t wanted, std::string_view reason);
 
 /// A written view must give every element a place of its own. Sorted by stride, each axis must step over all
 /// that the smaller ones cover; this refuses some odd interleavings that would not overlap.
-void require_distinct_elements(std::string_view name, const const_tensor& view);
+[[nodiscard]] bool require_distinct_elements(std::string_view name, const const_tensor& view);
 
-/// The memory that the arguments of a call occupy: what is written must be apart from all else.
+/// Whether basic_tensor::slice can be had.
+[[nodiscard]] bool check_slice(std::int64_t first, std::int64_t count, std::int64_t extent,
+                               std::int64_t stride, std::int64_t block_elements);
+
+/// The memory that the arguments of a call occupy: what is written must be apart from all else. There is room
+/// for all that a call can have.
 class memory_map {
 public:
-    void read(std::string_view name, byte_range bytes);
-    void write(std::string_view name, byte_range bytes);
+    [[nodiscard]] bool read(std::string_view name, byte_range bytes);
+    [[nodiscard]] bool write(std::string_view name, byte_range bytes);
 
 private:
     struct entry {
@@ -78,6 +77,7 @@ private:
         byte_range bytes;
         bool written;
     };
+    [[nodiscard]] bool add(const entry& added);
     std::array<entry, 20> entries_{};
     std::size_t count_ = 0;
 };

@@ -225,6 +225,32 @@ TEST_CASE("kv_cache: all memory is allocated at once, and told exactly") {
     CHECK(later.bytes() == 0);
 }
 
+TEST_CASE("kv_cache: with a workspace of the planned size, attention allocates nothing") {
+    kv_cache cache(options_with(16, 20));
+    const int sequence = cache.add();
+    append(cache, sequence, 1, 200);
+    owned_tensor q({1, heads, 3, 32});
+    q.fill_normal(1);
+    const owned_tensor out({1, heads, 3, 64});
+    const owned_tensor again({1, heads, 3, 64});
+    const std::array sequences = {sequence};
+    tilewise::options how{.causal = tilewise::causal::bottom_right, .threads = 1};
+    cache.attention(sequences, q.view(), out.view(), how);
+    const tilewise::plan plan = cache.plan_attention(sequences, q.view(), again.view(), how);
+    CHECK(plan.visible_scores == heads * (200 + 199 + 198));
+    std::vector<std::byte> memory(plan.scratch_bytes + 63);
+    how.workspace = memory;
+    const allocation_counter counter;
+    cache.attention(sequences, q.view(), again.view(), how);
+    CHECK(counter.requests() == 0);
+    CHECK(first_difference(again.view(), out.view()) == "");
+    how.workspace = std::span(memory).first(100);
+    CHECK_THROWS_AS(cache.attention(sequences, q.view(), again.view(), how), std::invalid_argument);
+    how.key_position = 1;
+    CHECK_THROWS_AS(static_cast<void>(cache.plan_attention(sequences, q.view(), again.view(), how)),
+                    std::invalid_argument);
+}
+
 TEST_CASE("kv_cache: what does not fit or does not exist is refused, and changes nothing") {
     kv_cache cache(options_with(16, 3));
     const int sequence = cache.add();

@@ -10,6 +10,7 @@
 
 #include "cases.hpp"
 #include "refusals.hpp"
+#include "streams.hpp"
 #include "thread_pool.hpp"
 
 using namespace tilewise_tests;
@@ -106,6 +107,21 @@ TEST_CASE("parallel_for: it is asked for the planned threads, and not at all for
     CHECK(asked > 1);
     CHECK(asked <= 3);
     refuses({.parallel_for = host}, {"threads: 0 given, it must be at least 1 with parallel_for"});
+}
+
+TEST_CASE("parallel_for: a stream uses it for all of its work") {
+    for (const attention_case& which : {prefill, decode}) {
+        INFO(show(which));
+        thread_pool pool(2);
+        const inputs given = make_inputs(which);
+        const row_results want = at_once(which, given, {});
+        tilewise::attention_stream stream(given.q.view(), stream_sizes_of(which),
+                                          {.threads = 3, .parallel_for = pool.parallel_for()});
+        add_keys(stream, given, 0, which.keys);
+        CHECK(pool.calls() > 0);
+        const row_results got = finished(stream, which);
+        CHECK(first_difference(got, want) == "");
+    }
 }
 
 TEST_CASE("parallel_for: calls within calls") {

@@ -13,6 +13,7 @@
 #include <tilewise/rotary.hpp>
 #include <vector>
 
+#include "allocation_counter.hpp"
 #include "cases.hpp"
 #include "support.hpp"
 #include "tensors.hpp"
@@ -198,6 +199,41 @@ TEST_CASE("rotary: dot products depend on distances only") {
             }
             if (position == 0) { first = dot; }
             CHECK(std::fabs(dot - first) < 3e-6);
+        }
+    }
+}
+
+TEST_CASE("rotary: short rows need no memory, and long ones have the same bits") {
+    owned_tensor x({1, 2, 3, 512});
+    x.fill_normal(1);
+    owned_tensor longer({1, 2, 3, 1024});
+    longer.fill_normal(2);
+    const owned_tensor piece({1, 2, 3, 1024});
+    for (count h = 0; h < 2; ++h) {
+        for (count t = 0; t < 3; ++t) {
+            for (count i = 0; i < 1024; ++i) { piece.at(0, h, t, i) = longer.at(0, h, t, i); }
+        }
+    }
+    {
+        const allocation_counter counter;
+        tilewise::rotary_embedding(x.view(), {.first_position = 7});
+        CHECK(counter.requests() == 0);
+        tilewise::rotary_embedding(longer.view(), {.first_position = 7});
+        CHECK(counter.requests() > 0);
+    }
+    const owned_tensor cosines({1, 1, 3, 512});
+    const owned_tensor sines({1, 1, 3, 512});
+    tilewise::rotary_tables(cosines.view(), sines.view(), {.first_position = 7});
+    for (count h = 0; h < 2; ++h) {
+        for (count t = 0; t < 3; ++t) {
+            for (count i = 0; i < 512; ++i) {
+                const float a = piece.at(0, h, t, i);
+                const float b = piece.at(0, h, t, i + 512);
+                const float c = cosines.at(0, 0, t, i);
+                const float s = sines.at(0, 0, t, i);
+                CHECK(longer.at(0, h, t, i) == a * c - b * s);
+                CHECK(longer.at(0, h, t, i + 512) == b * c + a * s);
+            }
         }
     }
 }

@@ -62,6 +62,35 @@ TEST_CASE("stream memory: it holds what the documentation says, and scratch whil
     CHECK(counter.bytes() == 0);
 }
 
+TEST_CASE("stream memory: with a workspace, adding and finishing allocate nothing") {
+    const attention_case sizes{
+        .batch = 2, .heads = 6, .kv_heads = 2, .queries = 50, .keys = 700, .key_dim = 32, .value_dim = 64};
+    const inputs given = make_inputs(sizes);
+    const row_results want = at_once(sizes, given, {});
+    const row_results got(sizes);
+    tilewise::options how{.threads = 1};
+    std::vector<std::byte> memory(
+        tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), got.out.view(), how)
+            .scratch_bytes +
+        63);
+    how.workspace = memory;
+    tilewise::attention_stream stream(given.q.view(), stream_sizes_of(sizes), how);
+    const allocation_counter counter;
+    add_keys(stream, given, 0, 300);
+    add_keys(stream, given, 300, 400);
+    stream.finish(got.out.view(), got.lse.view(), got.row_maximum.view());
+    CHECK(counter.requests() == 0);
+    CHECK(first_difference(got, want) == "");
+
+    how.workspace = std::span(memory).first(100);
+    CHECK_THROWS_AS(tilewise::attention_stream(given.q.view(), stream_sizes_of(sizes), how),
+                    std::invalid_argument);
+    // Memory of the keys, or of the results.
+    how.workspace = {static_cast<std::byte*>(given.k.view().data), memory.size()};
+    tilewise::attention_stream over_keys(given.q.view(), stream_sizes_of(sizes), how);
+    CHECK_THROWS_AS(add_keys(over_keys, given, 0, 200), std::invalid_argument);
+}
+
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 
 namespace {

@@ -15,6 +15,7 @@
 #include <tilewise/isa.hpp>
 #include <tilewise/parallel_for.hpp>
 #include <tilewise/score_tile.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -248,6 +249,10 @@ struct options {
 TILEWISE_API void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                             const tensor& out, const options& how = {});
 
+/// The same, and returns what that throws (status.hpp).
+TILEWISE_API status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                                  const tensor& out, const options& how = {}) noexcept;
+
 /// What attention() would do for these arguments.
 struct plan {
     tilewise::isa isa = tilewise::isa::sse2;  ///< the kernels that run
@@ -269,6 +274,10 @@ struct plan {
 [[nodiscard]] TILEWISE_API plan plan_attention(const const_tensor& q, const const_tensor& k,
                                                const const_tensor& v, const tensor& out,
                                                const options& how = {});
+
+/// The same; the plan is written only if it could be made.
+TILEWISE_API status try_plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                                       const tensor& out, const options& how, plan& result) noexcept;
 
 }  // namespace tilewise
 

@@ -14,6 +14,7 @@
 #include <tilewise/attention.hpp>
 #include <tilewise/element_type.hpp>
 #include <tilewise/export.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -45,6 +46,9 @@ struct kv_cache_options {
 /// arguments throw std::invalid_argument, a full cache std::length_error; nothing has changed then. Member
 /// functions that are const may be called from several threads at once, others not beside any other. Nothing
 /// is allocated after construction, but for what attention() itself allocates.
+///
+/// Members that begin with try_ do the same, and return what the others throw (status.hpp). Of a cache that
+/// has been moved from, nothing but destruction and assignment is allowed.
 class kv_cache {
 public:
     TILEWISE_API explicit kv_cache(const kv_cache_options& how);
@@ -94,8 +98,27 @@ public:
     TILEWISE_API void attention(std::span<const int> sequences, const const_tensor& q, const tensor& out,
                                 const options& how = {});
 
+    /// tilewise::plan_attention for such a call: how much scratch memory it takes, among other things.
+    [[nodiscard]] TILEWISE_API plan plan_attention(std::span<const int> sequences, const const_tensor& q,
+                                                   const tensor& out, const options& how = {});
+
+    /// The constructor; `cache` is replaced only if that worked.
+    TILEWISE_API static status try_make(const kv_cache_options& how, std::optional<kv_cache>& cache) noexcept;
+    TILEWISE_API status try_add(int& sequence) noexcept;
+    TILEWISE_API status try_fork(int sequence, std::int64_t tokens, int& forked) noexcept;
+    TILEWISE_API status try_remove(int sequence) noexcept;
+    TILEWISE_API status try_truncate(int sequence, std::int64_t tokens) noexcept;
+    TILEWISE_API status try_append(int sequence, const const_tensor& k, const const_tensor& v) noexcept;
+    TILEWISE_API status try_length(int sequence, std::int64_t& tokens) const noexcept;
+    TILEWISE_API status try_first_position(int sequence, std::int64_t& position) const noexcept;
+    TILEWISE_API status try_attention(std::span<const int> sequences, const const_tensor& q,
+                                      const tensor& out, const options& how = {}) noexcept;
+    TILEWISE_API status try_plan_attention(std::span<const int> sequences, const const_tensor& q,
+                                           const tensor& out, const options& how, plan& result) noexcept;
+
 private:
     struct state;
+    explicit kv_cache(std::unique_ptr<state> made) noexcept;
     std::unique_ptr<state> state_;
 };
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include <tilewise/export.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -38,6 +39,10 @@ struct partial_result {
 /// Throws std::invalid_argument before anything is written. Runs in the calling thread; allocates a few bytes
 /// per part. Thread-safe.
 TILEWISE_API void merge(std::span<const partial_result> parts, const tensor& out, const tensor& lse = {});
+
+/// The same, and returns what that throws (status.hpp).
+TILEWISE_API status try_merge(std::span<const partial_result> parts, const tensor& out,
+                              const tensor& lse = {}) noexcept;
 
 }  // namespace tilewise
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <tilewise/export.hpp>
+#include <tilewise/status.hpp>
 
 namespace tilewise::onnx {
 
@@ -149,6 +150,10 @@ struct resources {
 /// bytes. Besides, it allocates what tilewise::attention does and what qk_matmul_output says. Thread-safe.
 TILEWISE_API void attention(const inputs& given, const attributes& set, const outputs& wanted,
                             const resources& use = {});
+
+/// The same, and returns what that throws (status.hpp).
+TILEWISE_API status try_attention(const inputs& given, const attributes& set, const outputs& wanted,
+                                  const resources& use = {}) noexcept;
 
 }  // namespace tilewise::onnx
 

@@ -14,6 +14,8 @@ namespace tilewise {
 /// handed out inside, to whoever asks, and the calling thread does what is left. So a pool that is busy, or
 /// is entered a second time from one of its own threads, need not wait. The index is for pools that need one.
 ///
+/// It must not throw.
+///
 /// The signature of `body` is that of pthreadpool_parallelize_1d and dispatch_apply_f; TBB's parallel_for,
 /// ONNX Runtime's TrySimpleParallelFor and the like take a lambda that calls it.
 struct parallel_for {

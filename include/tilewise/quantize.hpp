@@ -15,6 +15,7 @@
 
 #include <tilewise/export.hpp>
 #include <tilewise/quantized.hpp>
+#include <tilewise/status.hpp>
 
 namespace tilewise {
 
@@ -42,6 +43,18 @@ TILEWISE_API void quantize_i8_per_channel(std::span<const float> values, std::sp
 
 /// Returns the one scale of the head, largest / 57344 (or the next smaller).
 [[nodiscard]] TILEWISE_API float quantize_e5m2(std::span<const float> values, std::span<float8_e5m2> numbers);
+
+// The same, and return what these throw (status.hpp).
+TILEWISE_API status try_quantize_q8_0(std::span<const float> values, std::span<q8_0_block> blocks) noexcept;
+TILEWISE_API status try_quantize_q4_0(std::span<const float> values, std::span<q4_0_block> blocks) noexcept;
+TILEWISE_API status try_quantize_i8_per_token(std::span<const float> values, std::span<std::int8_t> numbers,
+                                              std::span<float> scales_of_tokens) noexcept;
+TILEWISE_API status try_quantize_i8_per_channel(std::span<const float> values, std::span<std::int8_t> numbers,
+                                                std::span<float> scales_of_channels) noexcept;
+TILEWISE_API status try_quantize_e4m3(std::span<const float> values, std::span<float8_e4m3> numbers,
+                                      float& scale) noexcept;
+TILEWISE_API status try_quantize_e5m2(std::span<const float> values, std::span<float8_e5m2> numbers,
+                                      float& scale) noexcept;
 
 }  // namespace tilewise
 

@@ -18,6 +18,10 @@ namespace tilewise::reference {
 TILEWISE_API void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                             const tensor& out, const options& how = {});
 
+/// The same, and returns what that throws (status.hpp).
+TILEWISE_API status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
+                                  const tensor& out, const options& how = {}) noexcept;
+
 }  // namespace tilewise::reference
 
 #endif

@@ -9,6 +9,7 @@
 #include <span>
 
 #include <tilewise/export.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -46,9 +47,9 @@ struct rotary_options {
 /// were trained with frequencies and angles in f32, whose error is |angle| 2^-24: pass tables where their
 /// very bits are wanted.
 ///
-/// Throws std::invalid_argument, before anything is written. Runs in the calling thread; allocates some
-/// bytes per element of a row. Thread-safe. Turning queries and keys once, before they go into a cache, is
-/// what attention() expects.
+/// Throws std::invalid_argument, before anything is written. Runs in the calling thread; allocates nothing
+/// for rows of which 512 elements or fewer are turned, else some bytes per element of a row. Thread-safe.
+/// Turning queries and keys once, before they go into a cache, is what attention() expects.
 TILEWISE_API void rotary_embedding(const tensor& x, const rotary_options& how = {});
 
 /// The same with tables of cosines and sines, f32 [1, 1, positions, dims / 2], of which a token at position p
@@ -59,6 +60,13 @@ TILEWISE_API void rotary_embedding(const tensor& x, const const_tensor& cosines,
 /// Fills such tables: row t is for the position that token t has by `how`. dims, if it is given, must be
 /// twice the tables' head_dim. Models that scale positions or frequencies change or make their own tables.
 TILEWISE_API void rotary_tables(const tensor& cosines, const tensor& sines, const rotary_options& how = {});
+
+// The same, and return what these throw (status.hpp).
+TILEWISE_API status try_rotary_embedding(const tensor& x, const rotary_options& how = {}) noexcept;
+TILEWISE_API status try_rotary_embedding(const tensor& x, const const_tensor& cosines,
+                                         const const_tensor& sines, const rotary_options& how = {}) noexcept;
+TILEWISE_API status try_rotary_tables(const tensor& cosines, const tensor& sines,
+                                      const rotary_options& how = {}) noexcept;
 
 }  // namespace tilewise
 

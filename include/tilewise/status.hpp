@@ -1,21 +1,29 @@
-// Attention for programs that are compiled without exceptions: what went wrong is returned.
+// Errors as values, for programs that are compiled without exceptions.
 //
-// All headers here can be used with -fno-exceptions and -fno-rtti. A function that is documented to throw
-// ends such a program instead; these never throw. The library itself is compiled with exceptions.
+// Functions and members whose names begin with try_ return what the one of the same name throws. They never
+// throw, and nothing was written or changed where they fail. All headers can be used with -fno-exceptions and
+// -fno-rtti, and the library itself can be compiled so (TILEWISE_EXCEPTIONS=OFF in CMake): the bits are the
+// same, and a function that is documented to throw then writes its message to the standard error and ends the
+// program.
 
 #ifndef TILEWISE_STATUS_HPP
 #define TILEWISE_STATUS_HPP
 
 #include <cstdint>
 
-#include <tilewise/attention.hpp>
-#include <tilewise/export.hpp>
-
 namespace tilewise {
 
-enum class status_code : std::uint8_t { ok, invalid_argument, out_of_memory, internal_error };
+/// What went wrong, and which exception says so.
+enum class status_code : std::uint8_t {
+    ok,
+    invalid_argument,  ///< std::invalid_argument
+    out_of_memory,     ///< std::bad_alloc
+    internal_error,    ///< std::runtime_error
+    cache_full,        ///< std::length_error: a kv_cache has no page, sequence or place left
+    stream_finished    ///< std::logic_error: an attention_stream has been finished, or moved from
+};
 
-/// Whether a call worked; where it did not, nothing was written.
+/// Whether a call worked.
 struct [[nodiscard]] status {
     status_code code = status_code::ok;
     /// What an exception would say. It stays until the next error in the same thread.
@@ -23,14 +31,6 @@ struct [[nodiscard]] status {
 
     [[nodiscard]] constexpr bool is_ok() const { return code == status_code::ok; }
 };
-
-/// attention().
-TILEWISE_API status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
-                                  const tensor& out, const options& how = {}) noexcept;
-
-/// plan_attention(); the plan is written only if it could be made.
-TILEWISE_API status try_plan_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
-                                       const tensor& out, const options& how, plan& result) noexcept;
 
 }  // namespace tilewise
 

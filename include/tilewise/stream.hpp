@@ -13,6 +13,7 @@
 
 #include <tilewise/attention.hpp>
 #include <tilewise/export.hpp>
+#include <tilewise/status.hpp>
 #include <tilewise/tensor.hpp>
 
 namespace tilewise {
@@ -47,7 +48,8 @@ struct stream_sizes {
 ///
 /// for the states of the query rows, and one chunk per key head; and a few hundred more. add and finish
 /// allocate besides, and free, the scratch memory that plan_attention states for as many keys (at most twice
-/// 128 more). A piece that completes no chunk needs none.
+/// 128 more). A piece that completes no chunk needs none. With options::workspace they allocate nothing: the
+/// constructor, add and finish use it, and refuse one that is too small for them.
 ///
 /// Of the options, all that say what is computed serve, but those with tensors over all keys (mask, blocks,
 /// bias, ranges), key_lengths and packed sequences (query_starts, key_starts). Results are asked for in
@@ -60,6 +62,8 @@ struct stream_sizes {
 /// been finished, or moved from, throws std::logic_error; it may be destroyed and assigned to. Arguments are
 /// checked before anything is changed or written: std::invalid_argument names them, and the stream is as it
 /// was before. So it is after std::bad_alloc.
+///
+/// Members that begin with try_ do the same, and return what the others throw (status.hpp).
 class attention_stream {
 public:
     /// q: [batch, heads, n_queries, head_dim], f32, f16 or bf16.
@@ -104,7 +108,19 @@ public:
     /// entry and key head the keys, then the values, of the chunk that is not whole.
     TILEWISE_API void restore(std::span<const std::byte> from);
 
+    /// The constructor; `stream` is replaced only if that worked.
+    TILEWISE_API static status try_make(const const_tensor& q, const stream_sizes& sizes, const options& how,
+                                        std::optional<attention_stream>& stream) noexcept;
+    TILEWISE_API status try_add(const const_tensor& k, const const_tensor& v) noexcept;
+    TILEWISE_API status try_keys_added(std::int64_t& keys) const noexcept;
+    TILEWISE_API status try_finish(const tensor& out, const tensor& lse = {},
+                                   const tensor& row_maximum = {}) noexcept;
+    TILEWISE_API status try_saved_bytes(std::size_t& bytes) const noexcept;
+    TILEWISE_API status try_save(std::span<std::byte> to) const noexcept;
+    TILEWISE_API status try_restore(std::span<const std::byte> from) noexcept;
+
 private:
+    explicit attention_stream(std::unique_ptr<detail::stream_state> made) noexcept;
     std::unique_ptr<detail::stream_state> state_;
 };
 

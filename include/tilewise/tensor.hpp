@@ -23,8 +23,8 @@ namespace tilewise {
 
 namespace detail {
 // Throw std::invalid_argument. Here there is no throw, so that programs without exceptions can use views.
-[[noreturn]] TILEWISE_API void refuse_slice(std::int64_t first, std::int64_t count, std::int64_t extent);
-[[noreturn]] TILEWISE_API void refuse_slice_in_block(std::int64_t first, std::int64_t block_elements);
+TILEWISE_API void refuse_wrong_slice(std::int64_t first, std::int64_t count, std::int64_t extent,
+                                     std::int64_t stride, std::int64_t block_elements);
 [[noreturn]] TILEWISE_API void refuse_extent(std::int64_t extent);
 [[noreturn]] TILEWISE_API void refuse_span(std::size_t elements);
 }  // namespace detail
@@ -79,15 +79,10 @@ struct basic_tensor {
     /// Throws std::invalid_argument if that is not inside the view.
     [[nodiscard]] basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
         const auto a = static_cast<std::size_t>(along);
-        if (first < 0 || count < 0 || first > extents[a] || count > extents[a] - first) {
-            detail::refuse_slice(first, count, extents[a]);
-        }
+        const element_block block = block_of(type);
+        detail::refuse_wrong_slice(first, count, extents[a], strides[a], block.elements);
         basic_tensor part = *this;
         part.extents[a] = count;
-        const element_block block = block_of(type);
-        if (first * strides[a] % block.elements != 0) {
-            detail::refuse_slice_in_block(first, block.elements);
-        }
         if (data != nullptr && count > 0) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
             part.data = static_cast<byte*>(data) + first * strides[a] / block.elements * block.bytes;

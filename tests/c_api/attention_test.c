@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "random.h"
 
 enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, QUERIES = 40, KEYS = 150, DIM = 24, VALUE_DIM = 16 };
 
@@ -26,13 +27,6 @@ typedef struct results {
 static results tiled, naive, plain;
 
 static tilewise_tensor q, k, v;
-
-static void fill(float* data, size_t count, uint32_t state) {
-    for (size_t i = 0; i < count; ++i) {
-        state = state * 1664525u + 1013904223u;
-        data[i] = (float)(state >> 8) / 8388608.0f - 1.0f;
-    }
-}
 
 /* Calls either formulation, and asks for all results. */
 static void run(int naively, tilewise_options how, results* into) {
@@ -178,6 +172,53 @@ static void test_resources(void) {
     CHECK_REFUSED(tilewise_attention(&q, &k, &v, &out, &how), "threads: 0 given");
 }
 
+/* Keys and values in pages of the caller's, in any order, and sequences that begin at different positions. */
+static void test_pages(void) {
+    enum { PAGE = 32, PAGES = 6 }; /* of a sequence */
+    static float k_pool[2 * PAGES * KV_HEADS * PAGE * DIM], v_pool[2 * PAGES * KV_HEADS * PAGE * VALUE_DIM];
+    static float paged[BATCH * HEADS * QUERIES * VALUE_DIM], whole[BATCH * HEADS * QUERIES * VALUE_DIM];
+    static int32_t table[BATCH * PAGES];
+    const int64_t lengths[BATCH] = {KEYS, 61};
+    const int64_t positions[BATCH] = {0, 200};
+    const tilewise_tensor keys = tilewise_bhsd(k_pool, TILEWISE_F32, 2 * PAGES, KV_HEADS, PAGE, DIM);
+    const tilewise_tensor values = tilewise_bhsd(v_pool, TILEWISE_F32, 2 * PAGES, KV_HEADS, PAGE, VALUE_DIM);
+    const tilewise_tensor paged_out = tilewise_bhsd(paged, TILEWISE_F32, BATCH, HEADS, QUERIES, VALUE_DIM);
+    const tilewise_tensor whole_out = tilewise_bhsd(whole, TILEWISE_F32, BATCH, HEADS, QUERIES, VALUE_DIM);
+    tilewise_options how = {.size = sizeof how,
+                            .causal = TILEWISE_CAUSAL_BOTTOM_RIGHT,
+                            .key_lengths = lengths,
+                            .key_length_count = BATCH,
+                            .key_positions = positions,
+                            .key_position_count = BATCH,
+                            .has_window_left = 1,
+                            .window_left = 50};
+    for (int b = 0; b < BATCH; ++b) {
+        for (int p = 0; p < PAGES; ++p) {
+            const int page = (5 * p + 3) % PAGES * 2 + b;
+            table[b * PAGES + p] = page;
+            for (int h = 0; h < KV_HEADS; ++h) {
+                for (int t = 0; t < PAGE && p * PAGE + t < KEYS; ++t) {
+                    const int from = (b * KV_HEADS + h) * KEYS + p * PAGE + t;
+                    const int to = (page * KV_HEADS + h) * PAGE + t;
+                    memcpy(k_pool + to * DIM, k_data + from * DIM, DIM * sizeof(float));
+                    memcpy(v_pool + to * VALUE_DIM, v_data + from * VALUE_DIM, VALUE_DIM * sizeof(float));
+                }
+            }
+        }
+    }
+    CHECK(tilewise_reference_attention(&q, &k, &v, &whole_out, &how) == TILEWISE_OK);
+    how.block_table = tilewise_bhsd(table, TILEWISE_I32, BATCH, 1, 1, PAGES);
+    CHECK(tilewise_attention(&q, &keys, &values, &paged_out, &how) == TILEWISE_OK);
+    CHECK(memcmp(paged, whole, sizeof whole) == 0);
+    table[1] = 2 * PAGES;
+    CHECK_REFUSED(tilewise_attention(&q, &keys, &values, &paged_out, &how), "block_table: page 12 given");
+    how.key_position_count = 1;
+    table[1] = 0;
+    CHECK_REFUSED(tilewise_attention(&q, &keys, &values, &paged_out, &how), "key_positions: 1 values given");
+    how.key_positions = NULL;
+    CHECK_REFUSED(tilewise_attention(&q, &keys, &values, &paged_out, &how), "key_positions: null");
+}
+
 static void test_all_isas(void) {
     tilewise_isa isas[8];
     const int32_t count = tilewise_available_isas(isas, 8);
@@ -205,6 +246,7 @@ int main(void) {
     test_masks();
     test_scores();
     test_resources();
+    test_pages();
     test_all_isas();
     return failures != 0;
 }

@@ -1,4 +1,5 @@
-# One STEP of the consumer tests: install the library, or build and run the project of that name.
+# One STEP of the consumer tests: install the library, build and run the project of that name, or build the
+# library once more without exceptions and run the tests that it has then.
 
 cmake_minimum_required(VERSION 3.20)
 
@@ -10,9 +11,9 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# build_project(<cmake argument>...)
-function(build_project)
-  run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/${STEP} -B ${BUILD}/${STEP} -G ${GENERATOR} -D
+# build_project(<source> <cmake argument>...)
+function(build_project source)
+  run(${CMAKE_COMMAND} -S ${source} -B ${BUILD}/${STEP} -G ${GENERATOR} -D
       CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=${CONFIGURATION}
       -D CMAKE_RUNTIME_OUTPUT_DIRECTORY=$<1:${BUILD}/${STEP}> ${ARGN})
   run(${CMAKE_COMMAND} --build ${BUILD}/${STEP} --config ${CONFIGURATION} --parallel 2)
@@ -28,10 +29,10 @@ if(STEP STREQUAL "install")
     message(FATAL_ERROR "installed headers: ${installed}\nexpected: ${public}")
   endif()
 elseif(STEP STREQUAL "find_package")
-  build_project(-D CMAKE_PREFIX_PATH=${PREFIX})
+  build_project(${CMAKE_CURRENT_LIST_DIR}/${STEP} -D CMAKE_PREFIX_PATH=${PREFIX})
 elseif(STEP STREQUAL "add_subdirectory")
   # The library is compiled once more: in Debug, which is quick, and without threads, which must work, too.
-  build_project(-D TILEWISE_SOURCE=${LIBRARY_SOURCE} -D CMAKE_BUILD_TYPE=Debug -D TILEWISE_OPENMP=OFF)
+  build_project(${CMAKE_CURRENT_LIST_DIR}/${STEP} -D TILEWISE_SOURCE=${LIBRARY_SOURCE} -D CMAKE_BUILD_TYPE=Debug -D TILEWISE_OPENMP=OFF)
 elseif(STEP STREQUAL "pkg_config")
   set(ENV{PKG_CONFIG_PATH} ${PREFIX}/${LIBRARY_DIRECTORY}/pkgconfig)
   file(MAKE_DIRECTORY ${BUILD}/${STEP})
@@ -39,7 +40,12 @@ elseif(STEP STREQUAL "pkg_config")
       -Wl,-rpath,${PREFIX}/${LIBRARY_DIRECTORY})
 endif()
 
-if(NOT STEP STREQUAL "install")
+if(STEP STREQUAL "no_exceptions")
+  build_project(${LIBRARY_SOURCE} -D CMAKE_BUILD_TYPE=Debug -D TILEWISE_EXCEPTIONS=OFF -D TILEWISE_BUILD_BENCH=OFF
+                -D TILEWISE_INSTRUCTION_SETS=${ISA})
+  run(${CMAKE_CTEST_COMMAND} --test-dir ${BUILD}/${STEP} --build-config ${CONFIGURATION} --output-on-failure)
+  message("${output}")
+elseif(NOT STEP STREQUAL "install")
   run(${BUILD}/${STEP}/consumer)
   message("${output}")
 endif()
