@@ -30,8 +30,9 @@ struct panel {
     bool narrow;             ///< of narrow_rows or less: see narrow.hpp
     float* q;                ///< [head_dim][vectors * lanes]
     float* out;              ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
-    float* row_scores;       ///< narrow: [lanes][chunk_keys]
-    float* last_keys;        ///< narrow: [lanes][tile_stride(head_dim)]
+    float* row_scores;       ///< narrow: scores and weights, [lanes][chunk_keys]
+    float* gathered;         ///< narrow: a few rows of K or of V
+    float* sums;             ///< narrow: of the current chunk, like out
     row_state state;
     float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
