@@ -59,7 +59,7 @@ inline panel lay_out_panel(arena& memory, const shape& s, std::int64_t first_row
     if (p.narrow) {
         p.row_scores = memory.take<float>(lanes * contract::chunk_keys);
         p.gathered = memory.take<float>(lanes * tile_stride(larger(s.head_dim, s.value_dim)));
-        p.sums = memory.take<float>(rows * round_up(s.value_dim, max_depth));
+        p.sums = memory.take<float>(round_up(rows, 4) * round_up(s.value_dim, max_depth));
     }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     p.q = memory.take<float>(s.head_dim * width);
@@ -123,9 +123,8 @@ TILEWISE_INLINE tile seen_rows(const tile& of, const panel& p, const chunk& c) {
     return {of.data + (p.seen.first - c.keys.first) * of.stride, of.stride};
 }
 /// The same as they are stored.
-TILEWISE_INLINE stored_rows seen_rows(const tile_source& of, const panel& p, const chunk& c) {
-    const std::int64_t skipped = p.seen.first - c.keys.first;
-    return rows_at(of, p.seen, {c.next.first + skipped, c.next.last}, p.gathered);
+TILEWISE_INLINE stored_rows seen_rows(const tile_source& of, const panel& p) {
+    return rows_at(of, p.seen, p.range.main.last, p.gathered);
 }
 
 /// Loads a tile unless narrow panels alone can do without.
@@ -142,7 +141,7 @@ inline tile_source rows_for_panels(const tile_source& source, const tile& loaded
 
 inline bool is_finite(const shape& s, const panel& p, chunk& c) {
     if (c.v_is_finite == chunk::finiteness::unknown) {
-        const bool finite = c.v.data == nullptr ? all_finite(seen_rows(c.v_rows, p, c), p.gathered)
+        const bool finite = c.v.data == nullptr ? all_finite(seen_rows(c.v_rows, p), p.gathered)
                                                 : all_finite(c.v, c.keys.last - c.keys.first, s.value_dim);
         c.v_is_finite = finite ? chunk::finiteness::yes : chunk::finiteness::no;
     }
@@ -187,7 +186,6 @@ void visit_chunk(const shape& s, const task& t, const workspace& w, std::int64_t
     if (is_empty(keys)) { return; }
     chunk c{};
     c.keys = keys;
-    c.next = next_keys;
     c.k = load_for_panels(w, w.k, keys);
     c.v = load_for_panels(w, w.v, keys);
     c.k_rows = rows_for_panels(w.k, c.k, keys);

@@ -98,9 +98,8 @@ struct q8_0_elements {
 
 struct q4_0_elements {
     static constexpr std::int64_t block_bytes = 18;
-    static TILEWISE_INLINE vec value(int_vec nibble, vec scale) {
-        return to_float((nibble & int_vec(15)) - int_vec(8)) * scale;
-    }
+    /// Of the lowest four bits.
+    static TILEWISE_INLINE vec value(int_vec bits, vec scale) { return nibble_minus_8(bits) * scale; }
     /// The second half of the values are in the high halves of the bytes.
     static TILEWISE_INLINE vec decode(const std::byte* block, std::int64_t i, vec scale) {
         constexpr std::int64_t half = block_values / 2;

@@ -50,23 +50,21 @@ bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c
     return careful;
 }
 
-/// And for one whose keys are all visible, with scores that nothing changes. Returns false, and leaves the
-/// state as it was, if the weights need care.
+/// And for one whose keys are all visible, with scores that nothing changes; leaves l_c to the sums of V.
+/// Returns false, and the state as it was, if the weights need care.
 bool weigh_directly(const shape& s, const panel& p, const chunk& c) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const stored_rows k = seen_rows(c.k_rows, p, c);
+    const stored_rows k = seen_rows(c.k_rows, p);
     narrow_scores(p.q, k, p.rows, p.row_scores);
     narrow_maxima(p.row_scores, keys, p.rows, p.state.chunk);
     const vec chunk_maximum[1] = {ceiling(load(p.state.chunk) * broadcast(s.scores.exponent))};
     const vec lowest = broadcast(-__builtin_inff());
     const vec shift = select(chunk_maximum[0] == lowest, broadcast(0.0F), chunk_maximum[0]);
     if (needs_care(shift)) { return false; }
-    alignas(64) float row_values[lanes];
-    store(row_values, shift);
-    narrow_weights(p.row_scores, keys, p.rows, s.scores.exponent, row_values);
-    sum_narrow_weights(p.row_scores, keys, p.rows, row_values);
+    alignas(64) float bases[lanes];
+    store(bases, shift);
+    narrow_weights(p.row_scores, keys, p.rows, s.scores.exponent, bases);
     fold_maximum<1>(chunk_maximum, p.state);
-    fold_sum<1>({load(row_values)}, p.state);
     return true;
 }
 
@@ -74,16 +72,20 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
                    chunk_prefetcher& next) {
     const bool plain = !has_modifiers(s.scores) && s.scores.function == nullptr &&
                        !partly_visible(p, p.seen) && p.masks == tile_visibility::all;
-    bool careful = false;
-    if (!plain || !weigh_directly(s, p, c)) { careful = weigh_as_all_panels(s, t, p, c, w.scores, next); }
-    const stored_rows v = seen_rows(c.v_rows, p, c);
-    const value_sums sums{p.row_scores, v, p.rows, round_up(s.value_dim, max_depth), p.sums};
+    const stored_rows v = seen_rows(c.v_rows, p);
+    look_up_next_chunk(seen_rows(c.k_rows, p));
+    look_up_next_chunk(v);
+    const bool direct = plain && weigh_directly(s, p, c);
+    const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);
+    alignas(64) float weight_sums[lanes] = {};
+    const value_sums sums{p.row_scores, v, p.rows, round_up(s.value_dim, max_depth), p.sums, weight_sums};
     if (careful) {
         if (c.v.data == nullptr) { c.v = load_tile(w.v, c.keys.first, c.keys.last - c.keys.first); }
         narrow_values_carefully(sums, seen_rows(c.v, p, c));
     } else {
         narrow_values(sums);
     }
+    if (direct) { fold_sum<1>({load(weight_sums)}, p.state); }
     fold_narrow_sums(sums, p.state.keep, p.state.take, p.out);
 }
 

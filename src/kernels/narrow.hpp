@@ -14,6 +14,7 @@
 #include "../contract.hpp"
 #include "columns.hpp"
 #include "elements.hpp"
+#include "panel.hpp"
 #include "simd.hpp"
 #include "softmax.hpp"
 #include "stored_rows.hpp"
@@ -25,12 +26,13 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 /// Scores of `lanes` keys for `Rows` rows.
 template <class Elements, int Rows>
-TILEWISE_OUTLINE void score_key_group(const float* q,  // [head_dim][lanes], the first row here
+TILEWISE_OUTLINE void score_key_group(const float* q,  // [head_dim][narrow_query_width(Rows)]
                                       const key_rows& keys, std::int64_t head_dim, vec scale,
                                       const float* channel_scales, std::int64_t channel_stride,
                                       line_walk ahead,
                                       float* scores)  // [Rows][chunk_keys]
 {
+    constexpr std::int64_t width = narrow_query_width(Rows);
     vec sum[Rows];
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) { sum[r] = broadcast(0.0F); }
@@ -39,9 +41,12 @@ TILEWISE_OUTLINE void score_key_group(const float* q,  // [head_dim][lanes], the
             column = column * scale * broadcast(channel_scales[i * channel_stride]);
         }
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) { sum[r] = fma(column, broadcast(q[i * lanes + r]), sum[r]); }
+        for (int r = 0; r < Rows; ++r) { sum[r] = fma(column, broadcast(q[i * width + r]), sum[r]); }
     };
     constexpr std::int64_t depth = key_columns<Elements>::depth;
+    if constexpr (waits_for_memory<Elements>(Rows)) {
+        touch_rows(keys, head_dim * std::int64_t{sizeof(float)});
+    }
     std::int64_t i = 0;
     for (; i + depth <= head_dim; i += depth) {
         ahead.step();
@@ -76,6 +81,7 @@ void score_rows(const float* q, const key_rows& keys, std::int64_t head_dim, vec
 }
 
 struct value_sums;
+struct value_run;
 
 /// What depends on how elements are stored.
 struct narrow_functions {
@@ -83,12 +89,12 @@ struct narrow_functions {
     void (*score_rows)(const float* q, const key_rows& keys, std::int64_t head_dim, vec scale,
                        const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                        std::int64_t rows, float* scores);
-    void (*sum_values)(const value_sums& s);  ///< of one or two rows; null: converted first
+    void (*add_values)(const value_sums& s, const value_run& run);  ///< null: converted first
 };
 inline const narrow_functions& functions_of(const storage& type);
 
 /// Scores of all keys, [rows][chunk_keys]; what follows the last key repeats its score.
-inline void narrow_scores(const float* q,  // [head_dim][lanes]
+inline void narrow_scores(const float* q,  // [head_dim][narrow_query_width(rows)]
                           const stored_rows& keys, std::int64_t rows, float* scores) {
     static constexpr float no_scale = 1.0F;
     const tile_source& source = *keys.source;
@@ -97,7 +103,7 @@ inline void narrow_scores(const float* q,  // [head_dim][lanes]
     const std::int64_t channel_stride = by_channel ? source.layout.scale_element_stride : 0;
     const narrow_functions& functions = functions_of(*keys.type);
     for (std::int64_t j = 0; j < keys.count; j += lanes) {
-        const line_walk ahead(rows_ahead(keys, j), lanes, keys.row_bytes, keys.used_bytes,
+        const line_walk ahead(ahead_of(keys, j), lanes, keys.row_bytes, keys.used_bytes,
                               source.dim / functions.column_depth);
         functions.score_rows(q, key_group(keys, j), source.dim, key_scales(keys, j), channel_scales,
                              channel_stride, ahead, rows, scores + j);
@@ -169,94 +175,132 @@ inline void sum_narrow_weights(const float* weights, std::int64_t keys, std::int
 
 // Values.
 
-/// Weighted sums of the rows of V of one chunk.
+/// Weighted sums of the rows of V of one chunk, and the sums of the weights.
 struct value_sums {
     const float* weights;  ///< [rows][chunk_keys]
     const stored_rows& v;
     std::int64_t rows;
     std::int64_t columns;  ///< a multiple of max_depth
-    float* sums;           ///< [rows][columns]
+    float* sums;           ///< [rows, a multiple of 4][columns]
+    float* weight_sums;    ///< [lanes]
 };
 
-/// Rows of V that are evenly spaced.
+/// Rows first .. last - 1 of a chunk, evenly spaced.
 struct value_run {
-    const std::byte* data;
-    const std::byte* ahead;  ///< prefetched meanwhile; null: nothing
     std::int64_t first;
     std::int64_t last;
+    const std::byte* data;
+    std::int64_t row_bytes;
+    const std::byte* ahead;  ///< what is prefetched meanwhile, row by row, or the same
 };
 
-/// The rows from `row` on, up to the end of their page or `most` of them.
-inline value_run run_of_rows(const stored_rows& rows, std::int64_t row, std::int64_t most) {
+/// The rows from `first` on, up to the end of their page, or `most` of them.
+inline value_run run_of_rows(const stored_rows& rows, std::int64_t first, std::int64_t most) {
     const tile_source& source = *rows.source;
-    const std::int64_t token = rows.first + row;
-    std::int64_t count = smaller(rows.count - row, most);
+    const std::int64_t token = rows.first + first;
+    std::int64_t count = smaller(rows.count - first, most);
     if (source.pages != nullptr) { count = smaller(count, source.page_keys - token % source.page_keys); }
-    return {place_of(source, *rows.type, token).row, rows_ahead(rows, row), row, row + count};
+    const std::byte* const data = place_of(source, *rows.type, token).row;
+    const std::byte* const ahead = ahead_of(rows, first);
+    return {first, first + count, data, rows.row_bytes, ahead == nullptr ? data : ahead};
 }
 
-/// Prefetches the part of a row that is as long as a part of the current one.
-TILEWISE_INLINE void prefetch_part(const std::byte* row, std::int64_t bytes) {
-    for (std::int64_t n = 0; n < bytes; n += 64) { __builtin_prefetch(row + n, 0, 2); }
-}
+/// Sums of weights are found on the way, with the first columns, for so many rows: for few rows, a chain of
+/// its own would take as long as all the rest.
+inline constexpr int rows_with_weight_sums = 2;
 
-/// One or two rows, and `Columns` vectors of columns from `x` on: V is converted in registers.
+/// Rows `row` .. and `Columns` vectors of columns from `x` on, over the rows of a run; the first run of a
+/// chunk starts from zero. V is converted in registers.
 template <class Elements, int Rows, int Columns>
-TILEWISE_OUTLINE void sum_stored_columns(const value_sums& s, std::int64_t x) {
+TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std::int64_t row,
+                                  std::int64_t x) {
+    const float* const weights = s.weights + row * contract::chunk_keys;
+    float* const sums = s.sums + row * s.columns + x;
+    const bool start = run.first == 0;
     vec sum[Rows][Columns];
-#pragma GCC unroll 2
+    vec weight_sum[Rows];
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
+        weight_sum[r] = broadcast(start ? 0.0F : s.weight_sums[row + r]);
 #pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) { sum[r][n] = broadcast(0.0F); }
-    }
-    const std::int64_t row_bytes = s.v.row_bytes;
-    const std::int64_t offset = bytes_before<Elements>(x);
-    for (std::int64_t j = 0; j < s.v.count;) {
-        value_run run = run_of_rows(s.v, j, contract::chunk_keys);
-        const std::byte* row = run.data;
-        const std::byte* ahead = run.ahead == nullptr ? run.data : run.ahead;
-        for (; j < run.last; ++j, row += row_bytes, ahead += row_bytes) {
-            prefetch_part(ahead + offset, bytes_before<Elements>(Columns * lanes));
-            vec weight[Rows];
-#pragma GCC unroll 2
-            for (int r = 0; r < Rows; ++r) { weight[r] = broadcast(s.weights[r * contract::chunk_keys + j]); }
-#pragma GCC unroll 8
-            for (int n = 0; n < Columns; ++n) {
-                const vec value = elements_at<Elements>(row, x + n * lanes);
-#pragma GCC unroll 2
-                for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
-            }
+        for (int n = 0; n < Columns; ++n) {
+            sum[r][n] = start ? broadcast(0.0F) : load(sums + r * s.columns + n * lanes);
         }
     }
-#pragma GCC unroll 2
-    for (int r = 0; r < Rows; ++r) {
+    const std::byte* data = run.data;
+    const std::byte* ahead = run.ahead + bytes_before<Elements>(x);
+    for (std::int64_t j = run.first; j < run.last; ++j, data += run.row_bytes, ahead += run.row_bytes) {
+        if constexpr (!waits_for_memory<Elements>(Rows)) {
+            for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
+                __builtin_prefetch(ahead + n, 0, 2);
+            }
+        }
+        vec weight[Rows];
 #pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) { store(s.sums + r * s.columns + x + n * lanes, sum[r][n]); }
+        for (int r = 0; r < Rows; ++r) {
+            weight[r] = broadcast(weights[r * contract::chunk_keys + j]);
+            if constexpr (Rows <= rows_with_weight_sums) { weight_sum[r] = weight_sum[r] + weight[r]; }
+        }
+#pragma GCC unroll 8
+        for (int n = 0; n < Columns; ++n) {
+            const vec value = elements_at<Elements>(data, x + n * lanes);
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+        if (Rows <= rows_with_weight_sums && x == 0) { s.weight_sums[row + r] = first_lane(weight_sum[r]); }
+#pragma GCC unroll 8
+        for (int n = 0; n < Columns; ++n) { store(sums + r * s.columns + n * lanes, sum[r][n]); }
     }
 }
 
-template <class Elements, int Rows,
-          int Columns = narrow_value_accumulators / Rows<8 ? 4 : 8> TILEWISE_INLINE void sum_stored_rows(
-                                                        const value_sums& s, std::int64_t x) {
+/// All columns from `x` on.
+template <class Elements, int Rows, int Columns = narrow_columns(Rows)>
+TILEWISE_INLINE void add_rows(const value_sums& s, const value_run& run, std::int64_t row, std::int64_t x) {
     for (; x + Columns * lanes <= s.columns; x += Columns * lanes) {
-        sum_stored_columns<Elements, Rows, Columns>(s, x);
+        add_columns<Elements, Rows, Columns>(s, run, row, x);
     }
-    if constexpr (Columns > 1) { sum_stored_rows<Elements, Rows, Columns / 2>(s, x); }
+    if constexpr (Columns > 1) { add_rows<Elements, Rows, Columns / 2>(s, run, row, x); }
 }
 
+/// A run for all rows: with some that do not exist, where that saves another reading of V.
 template <class Elements>
-void sum_values_of_few_rows(const value_sums& s) {
-    if (s.rows == 1) {
-        sum_stored_rows<Elements, 1>(s, 0);
-    } else {
-        sum_stored_rows<Elements, 2>(s, 0);
+void add_values(const value_sums& s, const value_run& run) {
+    std::int64_t row = 0;
+    const auto add = [&]<int Rows>() {
+        add_rows<Elements, Rows>(s, run, row, 0);
+        row += Rows;
+    };
+    while (row < s.rows) {
+        const std::int64_t left = s.rows - row;
+        if (left == 1) {
+            add.template operator()<1>();
+        } else if (left == 2 || narrow_rows == 2) {
+            add.template operator()<2>();
+        }
+        if constexpr (narrow_rows > 2) {
+            if (left == 3) { add.template operator()<3>(); }
+            if (left == 4) { add.template operator()<4>(); }
+        }
+        if constexpr (narrow_rows == 5) {
+            if (left == 5) { add.template operator()<5>(); }
+        }
+        if constexpr (narrow_rows > 6) {
+            if (left == 5 || left == 6) { add.template operator()<6>(); }
+            if (left > 6) { add.template operator()<8>(); }
+        }
     }
 }
 
 template <class Elements>
 constexpr narrow_functions narrow_functions_for() {
-    return {key_columns<Elements>::depth, score_rows<Elements>,
-            is_scaled<Elements> ? nullptr : sum_values_of_few_rows<Elements>};
+    if constexpr (is_scaled<Elements>) {
+        return {key_columns<Elements>::depth, score_rows<Elements>, nullptr};
+    } else {
+        return {key_columns<Elements>::depth, score_rows<Elements>, add_values<Elements>};
+    }
 }
 constexpr narrow_functions narrow_table[] = {
     narrow_functions_for<f32_elements>(),  narrow_functions_for<f16_elements>(),
@@ -266,113 +310,31 @@ constexpr narrow_functions narrow_table[] = {
 
 inline const narrow_functions& functions_of(const storage& type) { return narrow_table[place_in(type)]; }
 
-/// A few rows of V as f32, and what is prefetched while they are used.
-struct value_piece {
-    const float* data;
-    std::int64_t stride;
-    const std::byte* ahead;
-    std::int64_t ahead_stride;
-    std::int64_t ahead_bytes;  ///< for each max_depth columns
-};
-
-/// Rows `row` .. and vectors of columns from `x` on: `count` keys more, from key `first` on.
-template <int Rows, int Columns>
-TILEWISE_OUTLINE void add_row_columns(const value_sums& s, const value_piece& v, std::int64_t first,
-                                      std::int64_t count, std::int64_t row, std::int64_t x) {
-    vec sum[Rows][Columns];
-    float* const sums = s.sums + row * s.columns + x;
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) { sum[r][n] = load(sums + r * s.columns + n * lanes); }
-    }
-    const float* const weights = s.weights + row * contract::chunk_keys + first;
-    const std::byte* const ahead = v.ahead + x / max_depth * v.ahead_bytes;
-    const std::int64_t ahead_bytes =
-        row == 0 ? (Columns * lanes + max_depth - 1) / max_depth * v.ahead_bytes : 0;
-    for (std::int64_t j = 0; j < count; ++j) {
-        prefetch_part(ahead + j * v.ahead_stride, ahead_bytes);
-        vec weight[Rows];
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) { weight[r] = broadcast(weights[r * contract::chunk_keys + j]); }
-#pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) {
-            const vec value = load_unaligned(v.data + j * v.stride + x + n * lanes);
-#pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) { store(sums + r * s.columns + n * lanes, sum[r][n]); }
-    }
-}
-
-/// As many rows from `row` on as there are, up to `Rows`. Returns how many.
-template <int Rows, int Columns>
-TILEWISE_INLINE std::int64_t add_some_rows(const value_sums& s, const value_piece& v, std::int64_t first,
-                                           std::int64_t count, std::int64_t row, std::int64_t x) {
-    if constexpr (Rows > 1) {
-        if (s.rows - row < Rows) { return add_some_rows<Rows - 1, Columns>(s, v, first, count, row, x); }
-    }
-    add_row_columns<Rows, Columns>(s, v, first, count, row, x);
-    return Rows;
-}
-
-/// The most rows whose sums of so many vectors of columns are in registers, beside a vector of V for each and
-/// a weight for each row.
-inline constexpr int rows_with(int columns) {
-    return columns == 8   ? narrow_value_accumulators / 8
-           : columns == 1 ? 4
-                          : narrow_value_accumulators / (columns + 1);
-}
-
-/// As many vectors of columns from `x` on as there are, up to `Columns`, and no more than leave room for all
-/// rows at once, if that can be: each line of V is read once then. Returns the columns done.
-template <int Columns>
-TILEWISE_INLINE std::int64_t add_some_columns(const value_sums& s, const value_piece& v, std::int64_t first,
-                                              std::int64_t count, std::int64_t x) {
-    if constexpr (Columns > 1) {
-        if (s.columns - x < Columns * lanes || (Columns > 2 && s.rows > rows_with(Columns))) {
-            return add_some_columns<Columns / 2>(s, v, first, count, x);
-        }
-    }
-    for (std::int64_t row = 0; row < s.rows;) {
-        row += add_some_rows<rows_with(Columns), Columns>(s, v, first, count, row, x);
-    }
-    return Columns * lanes;
-}
-
-/// The rows of a run as f32: where they are, if they are f32 with whole vectors of columns, else converted.
-inline value_piece piece_of(const value_sums& s, const value_run& run) {
-    const stored_rows& v = s.v;
-    const tile_source& source = *v.source;
-    value_piece some{reinterpret_cast<const float*>(run.data), source.layout.token_stride,
-                     run.ahead == nullptr ? run.data : run.ahead, v.row_bytes,
-                     (v.used_bytes * max_depth + source.dim - 1) / source.dim};
-    if (source.layout.type == element_type::f32 && source.scales == nullptr && source.dim == s.columns) {
-        return some;
-    }
-    some.stride = tile_stride(source.dim);
-    some.data = reinterpret_cast<float*>(v.gathered);
+/// The rows of a run, of no more than `lanes`, as f32.
+inline value_run convert_run(const stored_rows& v, const value_run& run) {
+    auto* const converted = reinterpret_cast<float*>(v.gathered);
+    const std::int64_t stride = tile_stride(v.source->dim);
     for (std::int64_t j = run.first; j < run.last; ++j) {
-        load_row(source, *v.type, place_of(source, *v.type, v.first + j),
-                 reinterpret_cast<float*>(v.gathered) + (j - run.first) * some.stride);
+        load_row(*v.source, *v.type, place_of(*v.source, *v.type, v.first + j),
+                 converted + (j - run.first) * stride);
     }
-    return some;
+    return {run.first, run.last, v.gathered, stride * static_cast<std::int64_t>(sizeof(float)), v.gathered};
 }
 
-/// The chunk's sums, from zero: a few rows of V at a time, which stay in the first-level cache meanwhile.
+/// The chunk's sums, l_c and o_c: of a few rows of V at a time where there are many query rows, since they
+/// are read several times then, and stay in the first-level cache.
 inline void narrow_values(const value_sums& s) {
-    const auto sum_stored = functions_of(*s.v.type).sum_values;
-    if (s.rows <= 2 && sum_stored != nullptr && s.v.source->dim == s.columns) { return sum_stored(s); }
-    for (std::int64_t i = 0; i < s.rows * s.columns; ++i) { s.sums[i] = 0.0F; }
+    constexpr std::int64_t near_rows = 32;
+    const auto add = functions_of(*s.v.type).add_values;
+    const bool stored = add != nullptr && s.v.source->dim == s.columns;
+    if (s.rows > rows_with_weight_sums) { sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums); }
+    const std::int64_t most = !stored ? lanes : s.rows > 2 ? near_rows : contract::chunk_keys;
     for (std::int64_t j = 0; j < s.v.count;) {
-        const value_run run = run_of_rows(s.v, j, lanes);
-        const value_piece some = piece_of(s, run);
-        for (std::int64_t x = 0; x < s.columns;) {
-            x += add_some_columns<8>(s, some, run.first, run.last - run.first, x);
+        const value_run run = run_of_rows(s.v, j, most);
+        if (stored) {
+            add(s, run);
+        } else {
+            add_values<f32_elements>(s, convert_run(s.v, run));
         }
         j = run.last;
     }

@@ -69,7 +69,7 @@ hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c
                    chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     if (Vectors == 1 && p.narrow) {
-        narrow_scores(p.q, seen_rows(c.k_rows, p, c), p.rows, p.row_scores);
+        narrow_scores(p.q, seen_rows(c.k_rows, p), p.rows, p.row_scores);
         narrow_to_lanes(p.row_scores, keys, memory.scores);
         find_maximum<1>(memory.scores, keys, p.state.chunk);
     } else {

@@ -43,18 +43,20 @@ inline constexpr int column_depth[max_row_vectors + 1] = {0, 16, 8, 8};
 inline constexpr int key_depth[max_row_vectors + 1] = {0, 8, 6, 4};
 inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
 #endif
-// Panels of so few rows that lanes hold keys and columns of values instead: the most rows of one, and the
-// accumulators that leave registers for the rest.
+// Panels of so few rows that lanes hold keys and columns of values instead: the most rows of one.
 #if defined(TILEWISE_ISA_IS_avx512)
 inline constexpr int narrow_rows = 12;
-inline constexpr int narrow_value_accumulators = 24;
-#elif defined(TILEWISE_ISA_IS_neon)
-inline constexpr int narrow_rows = 2;
-inline constexpr int narrow_value_accumulators = 24;
 #else
 inline constexpr int narrow_rows = lanes == 8 ? 5 : 2;
-inline constexpr int narrow_value_accumulators = 12;
 #endif
+/// Vectors of columns whose sums for so many rows fit into the registers, beside a weight for each row.
+inline constexpr int narrow_columns(int rows) {
+#if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_neon)
+    return rows <= 3 ? 8 : rows <= 4 ? 4 : 2;
+#else
+    return rows <= 1 ? 8 : rows <= 3 ? 4 : 2;
+#endif
+}
 /// All depths are at most this, and all column depths divide it.
 inline constexpr int max_depth = 16;
 
@@ -63,6 +65,13 @@ TILEWISE_INLINE void store(float* to, vec value) { value.store_aligned(to); }
 TILEWISE_INLINE vec load_unaligned(const float* from) { return vec::load_unaligned(from); }
 TILEWISE_INLINE void store_unaligned(float* to, vec value) { value.store_unaligned(to); }
 TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
+TILEWISE_INLINE float first_lane(vec a) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    return _mm512_cvtss_f32(a);
+#else
+    return a.get(0);
+#endif
+}
 
 /// Four floats, on every instruction set, for moving data only.
 using four = float __attribute__((vector_size(16)));
@@ -71,7 +80,15 @@ TILEWISE_INLINE four load_four(const float* from) {
     __builtin_memcpy(&value, from, sizeof value);
     return value;
 }
+
 TILEWISE_INLINE void store_four(float* to, four value) { __builtin_memcpy(to, &value, sizeof value); }
+
+/// Reads a byte, only so that it is near from then on.
+TILEWISE_INLINE void touch(const std::byte* from) {
+    unsigned char value;
+    __builtin_memcpy(&value, from, 1);
+    asm volatile("" : : "r"(value));
+}
 
 TILEWISE_INLINE void store_transposed(four a, four b, four c, four d, float* to, std::int64_t stride) {
     const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
@@ -263,11 +280,15 @@ TILEWISE_INLINE vec fma(vec a, vec b, vec c) { return xsimd::fma(a, b, c); }
 TILEWISE_INLINE vec maximum(vec a, vec b) { return xsimd::max(a, b); }
 /// The largest lane of numbers.
 TILEWISE_INLINE float largest_lane(vec a) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    return _mm512_reduce_max_ps(a);
+#else
     alignas(64) float values[lanes];
     store(values, a);
     float largest = values[0];
     for (int n = 1; n < lanes; ++n) { largest = values[n] > largest ? values[n] : largest; }
     return largest;
+#endif
 }
 TILEWISE_INLINE vec ceiling(vec a) { return xsimd::ceil(a); }
 TILEWISE_INLINE vec nearest(vec a) { return xsimd::nearbyint(a); }
@@ -402,6 +423,16 @@ TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
 #    endif
 }
 #endif
+
+/// The lowest four bits of each lane, minus 8.
+TILEWISE_INLINE vec nibble_minus_8(int_vec bits) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(bits, table);  // looks at four bits of an index
+#else
+    return to_float((bits & int_vec(15)) - int_vec(8));
+#endif
+}
 
 /// For formats with 5 exponent bits, whose infinity and NaN come out as 2^16 and more where they are
 /// converted as numbers: gives those all exponent bits.

@@ -37,9 +37,8 @@ inline tile_source source_of(const tile& rows, std::int64_t dim, std::int64_t fi
     return source;
 }
 
-/// Walks over the cache lines of rows, to prefetch them in the order in which they lie in memory: the way in
-/// which transposing reads them tells the processor's own prefetchers nothing. Into the second-level cache,
-/// as far ahead as a chunk. Every line: what is left out costs the whole latency of memory.
+/// Walks over the cache lines of rows that will be used soon, to prefetch them into the second-level cache,
+/// spread over the work on others. Every line: what is left out costs the whole latency of memory.
 class line_walk {
 public:
     line_walk(const std::byte* rows, std::int64_t count, std::int64_t row_bytes, std::int64_t used_bytes,
@@ -79,37 +78,74 @@ struct stored_rows {
     const storage* type;
     std::int64_t first;       ///< token
     std::int64_t count;       ///< from 1 to chunk_keys
-    std::int64_t ahead;       ///< token of the row that is prefetched while row `first` is read
-    std::int64_t ahead_last;  ///< none from this one on is
+    std::int64_t last;        ///< token; none from this one on will be used
     std::int64_t row_bytes;   ///< from row to row
     std::int64_t used_bytes;  ///< of them
     std::byte* gathered;      ///< room for `lanes` rows of f32: for groups that are not evenly spaced
 };
 
-/// Keys `keys` of a source; `next` are wanted after them, at the same place of their chunk.
-inline stored_rows rows_at(const tile_source& source, const key_range& keys, const key_range& next,
+/// Keys `keys` of a source, of which none from `last` on will be used.
+inline stored_rows rows_at(const tile_source& source, const key_range& keys, std::int64_t last,
                            float* gathered) {
     const storage& type = storage_of(source.layout.type);
-    const std::int64_t blocks = source.dim / type.block_elements;
     return {&source,
             &type,
             keys.first - source.first_key,
             keys.last - keys.first,
-            next.first - source.first_key,
-            next.last - source.first_key,
+            last - source.first_key,
             source.layout.token_stride / type.block_elements * type.block_bytes,
-            blocks * type.block_bytes,
+            source.dim / type.block_elements * type.block_bytes,
             reinterpret_cast<std::byte*>(gathered)};
+}
+
+/// Reads one line of each memory page of the next chunk's rows, so that the processor looks up where these
+/// pages are, several at a time. Prefetching does not: until something is really read from a page, requests
+/// for the rest of it get nowhere; this is a quarter of the time of decoding from pages of 4 KiB.
+inline void look_up_next_chunk(const stored_rows& rows) {
+    constexpr std::int64_t page_bytes = 4096;
+    const std::int64_t step = larger(page_bytes / larger(rows.row_bytes, 1), 1);
+    const std::int64_t first = rows.first + rows.count;
+    const std::int64_t last = smaller(first + contract::chunk_keys, rows.last);
+    for (std::int64_t token = first; token < last; token += step) {
+        touch(place_of(*rows.source, *rows.type, token).row);
+    }
+}
+
+/// Whether panels of so few rows wait for memory, whatever is prefetched; then the processor's own
+/// prefetchers are to help, which follow what is read in the order of memory, unlike in transposing.
+/// (Instructions to prefetch can only be under way a few at a time. Without them, the processor's prefetchers
+/// stop while rows are computed.)
+template <class Elements>
+inline constexpr bool waits_for_memory(std::int64_t rows) {
+    return rows <= 2 && sizeof(typename Elements::stored) == sizeof(float);
+}
+template <in_blocks_of_values Elements>
+inline constexpr bool waits_for_memory(std::int64_t /*rows*/) {
+    return false;
+}
+
+/// Reads all lines of rows in order.
+inline void touch_rows(const key_rows& rows, std::int64_t used_bytes) {
+    const bool gaps = rows.row_bytes > used_bytes;
+    const std::int64_t count = gaps ? lanes : 1;
+    const std::int64_t bytes = gaps ? used_bytes : lanes * used_bytes;
+    for (std::int64_t n = 0; n < count; ++n) {
+        const std::byte* const row = rows.data + n * rows.row_bytes;
+        for (std::int64_t i = 0; i < bytes; i += 64) { touch(row + i); }
+    }
 }
 
 TILEWISE_INLINE bool on_one_page(const tile_source& source, std::int64_t token, std::int64_t count) {
     return source.pages == nullptr || token % source.page_keys + count <= source.page_keys;
 }
 
-/// What is prefetched while the `lanes` rows from `row` on are read; null: nothing.
-TILEWISE_INLINE const std::byte* rows_ahead(const stored_rows& rows, std::int64_t row) {
-    const std::int64_t token = rows.ahead + row;
-    return token < rows.ahead_last ? place_of(*rows.source, *rows.type, token).row : nullptr;
+/// Rows that are prefetched ahead of their use: those of the next chunk are too far, and drop out again.
+inline constexpr std::int64_t rows_ahead = 32;
+
+/// What is to be prefetched while the rows from `row` on are used; null: nothing.
+TILEWISE_INLINE const std::byte* ahead_of(const stored_rows& rows, std::int64_t row) {
+    const std::int64_t token = rows.first + row + rows_ahead;
+    return token < rows.last ? place_of(*rows.source, *rows.type, token).row : nullptr;
 }
 
 /// Rows so far apart fall into a few sets of the first-level cache, which then holds no `lanes` of them.
