@@ -104,14 +104,20 @@ inline void point_to(const task& t, workspace& w) {
     point_to(t, t.v, t.v_scales, w.v);
 }
 
+/// Where narrow panels read rows.
+struct panel_rows {
+    tile_source source;
+    std::int64_t last;  ///< key position; none from this one on is there
+};
+
 /// What the panels of a task see of K and V in a chunk.
 struct chunk {
     key_range keys;
     key_range next;  ///< keys that will be seen of the next chunk
     tile k;          ///< f32; without data if all panels read rows as they are stored
     tile v;
-    tile_source k_rows;
-    tile_source v_rows;
+    panel_rows k_rows;
+    panel_rows v_rows;
     enum class finiteness : unsigned char { unknown, yes, no } v_is_finite;
 };
 
@@ -123,8 +129,8 @@ TILEWISE_INLINE tile seen_rows(const tile& of, const panel& p, const chunk& c) {
     return {of.data + (p.seen.first - c.keys.first) * of.stride, of.stride};
 }
 /// The same as they are stored.
-TILEWISE_INLINE stored_rows seen_rows(const tile_source& of, const panel& p) {
-    return rows_at(of, p.seen, p.range.main.last, p.gathered);
+TILEWISE_INLINE stored_rows seen_rows(const panel_rows& of, const panel& p) {
+    return rows_at(of.source, p.seen, smaller(p.range.main.last, of.last), p.gathered);
 }
 
 /// Loads a tile unless narrow panels alone can do without.
@@ -133,10 +139,10 @@ inline tile load_for_panels(const workspace& w, const tile_source& source, const
     return load_tile(source, keys.first, keys.last - keys.first);
 }
 
-/// Where a narrow panel reads rows: in the tile, if it has been copied for all.
-inline tile_source rows_for_panels(const tile_source& source, const tile& loaded, const key_range& keys) {
-    if (loaded.data == nullptr || source.buffer == nullptr) { return source; }
-    return source_of(loaded, source.dim, keys.first);
+/// Where narrow panels read rows: in the tile, if it has been copied for all.
+inline panel_rows rows_for_panels(const tile_source& source, const tile& loaded, const key_range& keys) {
+    if (loaded.data == nullptr || source.buffer == nullptr) { return {source, INT64_MAX}; }
+    return {source_of(loaded, source.dim, keys.first), keys.last};
 }
 
 inline bool is_finite(const shape& s, const panel& p, chunk& c) {

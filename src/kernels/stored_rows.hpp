@@ -126,7 +126,7 @@ inline constexpr bool waits_for_memory(std::int64_t /*rows*/) {
 
 /// Reads all lines of rows in order.
 inline void touch_rows(const key_rows& rows, std::int64_t used_bytes) {
-    const bool gaps = rows.row_bytes > used_bytes;
+    const bool gaps = rows.row_bytes != used_bytes;
     const std::int64_t count = gaps ? lanes : 1;
     const std::int64_t bytes = gaps ? used_bytes : lanes * used_bytes;
     for (std::int64_t n = 0; n < count; ++n) {
