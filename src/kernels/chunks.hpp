@@ -10,8 +10,8 @@
 #include "interface.hpp"
 #include "masks.hpp"
 #include "panel.hpp"
-#include "panel_scores.hpp"
 #include "simd.hpp"
+#include "stored_rows.hpp"
 #include "tiles.hpp"
 #include "visibility.hpp"
 
@@ -36,6 +36,12 @@ private:
     std::size_t used_ = 0;
 };
 
+/// Memory for the scores of one panel and chunk.
+struct score_memory {
+    float* scores;  ///< [chunk_keys + max_depth][panel width]
+    float* copy;    ///< the same, before they become weights; null unless there is a score function
+};
+
 struct workspace {
     score_memory scores;
     tile_source k;
@@ -52,7 +58,8 @@ inline panel lay_out_panel(arena& memory, const shape& s, std::int64_t first_row
     p.narrow = rows <= narrow_rows;
     if (p.narrow) {
         p.row_scores = memory.take<float>(lanes * contract::chunk_keys);
-        p.last_keys = memory.take<float>(lanes * tile_stride(s.head_dim));
+        p.gathered = memory.take<float>(lanes * tile_stride(larger(s.head_dim, s.value_dim)));
+        p.sums = memory.take<float>(round_up(rows, 4) * round_up(s.value_dim, max_depth));
     }
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     p.q = memory.take<float>(s.head_dim * width);
@@ -97,26 +104,54 @@ inline void point_to(const task& t, workspace& w) {
     point_to(t, t.v, t.v_scales, w.v);
 }
 
-/// The tile of a chunk that the panels of a task see, and whether its values are finite, once that matters.
+/// Where narrow panels read rows.
+struct panel_rows {
+    tile_source source;
+    std::int64_t last;  ///< key position; none from this one on is there
+};
+
+/// What the panels of a task see of K and V in a chunk.
 struct chunk {
     key_range keys;
-    tile k;
+    key_range next;  ///< keys that will be seen of the next chunk
+    tile k;          ///< f32; without data if all panels read rows as they are stored
     tile v;
-    const float* next_k;  ///< the next chunk, or something else that may be prefetched
+    panel_rows k_rows;
+    panel_rows v_rows;
     enum class finiteness : unsigned char { unknown, yes, no } v_is_finite;
 };
 
-inline bool is_finite(const shape& s, chunk& c) {
-    if (c.v_is_finite == chunk::finiteness::unknown) {
-        c.v_is_finite = all_finite(c.v, c.keys.last - c.keys.first, s.value_dim) ? chunk::finiteness::yes
-                                                                                 : chunk::finiteness::no;
-    }
-    return c.v_is_finite == chunk::finiteness::yes;
-}
+/// Whether there is no panel but a narrow one, so that K and V need not be converted for others.
+TILEWISE_INLINE bool is_narrow(const workspace& w) { return w.panel_count == 1 && w.panels->narrow; }
 
 /// The rows of a chunk's tile that a panel sees.
 TILEWISE_INLINE tile seen_rows(const tile& of, const panel& p, const chunk& c) {
     return {of.data + (p.seen.first - c.keys.first) * of.stride, of.stride};
+}
+/// The same as they are stored.
+TILEWISE_INLINE stored_rows seen_rows(const panel_rows& of, const panel& p) {
+    return rows_at(of.source, p.seen, smaller(p.range.main.last, of.last), p.gathered);
+}
+
+/// Loads a tile unless narrow panels alone can do without.
+inline tile load_for_panels(const workspace& w, const tile_source& source, const key_range& keys) {
+    if (is_narrow(w) && can_be_read_as_stored(source)) { return {nullptr, 0}; }
+    return load_tile(source, keys.first, keys.last - keys.first);
+}
+
+/// Where narrow panels read rows: in the tile, if it has been copied for all.
+inline panel_rows rows_for_panels(const tile_source& source, const tile& loaded, const key_range& keys) {
+    if (loaded.data == nullptr || source.buffer == nullptr) { return {source, INT64_MAX}; }
+    return {source_of(loaded, source.dim, keys.first), keys.last};
+}
+
+inline bool is_finite(const shape& s, const panel& p, chunk& c) {
+    if (c.v_is_finite == chunk::finiteness::unknown) {
+        const bool finite = c.v.data == nullptr ? all_finite(seen_rows(c.v_rows, p), p.gathered)
+                                                : all_finite(c.v, c.keys.last - c.keys.first, s.value_dim);
+        c.v_is_finite = finite ? chunk::finiteness::yes : chunk::finiteness::no;
+    }
+    return c.v_is_finite == chunk::finiteness::yes;
 }
 
 /// The keys of a chunk that rows of a task see, by the intervals.
@@ -155,10 +190,12 @@ void visit_chunk(const shape& s, const task& t, const workspace& w, std::int64_t
     std::int64_t micro_tiles = 0;
     const key_range keys = look_at_chunk(s, t, w, start, micro_tiles);
     if (is_empty(keys)) { return; }
-    const std::int64_t count = keys.last - keys.first;
-    chunk c{keys, load_tile(w.k, keys.first, count), load_tile(w.v, keys.first, count), nullptr,
-            chunk::finiteness::unknown};
-    c.next_k = is_empty(next_keys) || s.copy_k ? c.k.data : load_tile(w.k, next_keys.first, 0).data;
+    chunk c{};
+    c.keys = keys;
+    c.k = load_for_panels(w, w.k, keys);
+    c.v = load_for_panels(w, w.v, keys);
+    c.k_rows = rows_for_panels(w.k, c.k, keys);
+    c.v_rows = rows_for_panels(w.v, c.v, keys);
     chunk_prefetcher next(w.k, w.v, next_keys.first, next_keys.last, micro_tiles);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         if (!is_empty(w.panels[i].seen)) { visit(w.panels[i], c, next); }

@@ -90,37 +90,39 @@ TILEWISE_INLINE vec block_scale(const std::byte* block) {
 
 struct q8_0_elements {
     static constexpr std::int64_t block_bytes = 34;
-    static TILEWISE_INLINE void decode(const std::byte* block, float* to) {
-        const vec scale = block_scale(block);
-        const auto* const values = reinterpret_cast<const std::int8_t*>(block + 2);
-        for (std::int64_t i = 0; i < block_values; i += lanes) {
-            store(to + i, to_float(load_i8(values + i)) * scale);
-        }
+    /// Values i .. of a block.
+    static TILEWISE_INLINE vec decode(const std::byte* block, std::int64_t i, vec scale) {
+        return to_float(load_i8(reinterpret_cast<const std::int8_t*>(block + 2) + i)) * scale;
     }
 };
 
 struct q4_0_elements {
     static constexpr std::int64_t block_bytes = 18;
-    static TILEWISE_INLINE void decode(const std::byte* block, float* to) {
-        const vec scale = block_scale(block);
-        const auto* const values = reinterpret_cast<const std::int8_t*>(block + 2);
+    /// Of the lowest four bits.
+    static TILEWISE_INLINE vec value(int_vec bits, vec scale) { return nibble_minus_8(bits) * scale; }
+    /// The second half of the values are in the high halves of the bytes.
+    static TILEWISE_INLINE vec decode(const std::byte* block, std::int64_t i, vec scale) {
         constexpr std::int64_t half = block_values / 2;
-        for (std::int64_t i = 0; i < half; i += lanes) {
-            const int_vec both = load_i8(values + i);
-            const int_vec low = (both & int_vec(15)) - int_vec(8);
-            const int_vec high = ((both >> 4) & int_vec(15)) - int_vec(8);
-            store(to + i, to_float(low) * scale);
-            store(to + half + i, to_float(high) * scale);
-        }
+        const int_vec both = load_i8(reinterpret_cast<const std::int8_t*>(block + 2) + i % half);
+        return value(i < half ? both : both >> 4, scale);
     }
 };
+
+template <class Elements>
+TILEWISE_INLINE void decode_block(const std::byte* block, float* to) {
+    const vec scale = block_scale(block);
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < block_values; i += lanes) {
+        store(to + i, Elements::decode(block, i, scale));
+    }
+}
 
 /// As decode_row, for `count` elements that are whole blocks.
 template <class Elements>
 void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count, float* to) {
     const auto* block = static_cast<const std::byte*>(row);
     for (std::int64_t i = 0; i < count; i += block_values, block += Elements::block_bytes) {
-        Elements::decode(block, to + i);
+        decode_block<Elements>(block, to + i);
     }
 }
 
@@ -149,6 +151,42 @@ struct e5m2_elements {
     }
 };
 
+template <class Elements>
+concept in_blocks_of_values = requires {
+    Elements::block_bytes;
+};
+
+/// Numbers that are multiplied by a scale of their own kind: per token, or per channel.
+template <class Elements>
+inline constexpr bool is_scaled = false;
+template <>
+inline constexpr bool is_scaled<i8_elements> = true;
+template <>
+inline constexpr bool is_scaled<e4m3_elements> = true;
+template <>
+inline constexpr bool is_scaled<e5m2_elements> = true;
+
+/// Elements i .. of a row whose elements are side by side, without a scale of their own kind.
+template <class Elements>
+TILEWISE_INLINE vec elements_at(const std::byte* row, std::int64_t i) {
+    if constexpr (in_blocks_of_values<Elements>) {
+        const std::byte* const block = row + i / block_values * Elements::block_bytes;
+        return Elements::decode(block, i % block_values, block_scale(block));
+    } else {
+        return Elements::decode(reinterpret_cast<const typename Elements::stored*>(row) + i);
+    }
+}
+
+/// Bytes of a row before element i; of blocks, about.
+template <class Elements>
+TILEWISE_INLINE constexpr std::int64_t bytes_before(std::int64_t i) {
+    if constexpr (in_blocks_of_values<Elements>) {
+        return i * Elements::block_bytes / block_values;
+    } else {
+        return i * static_cast<std::int64_t>(sizeof(typename Elements::stored));
+    }
+}
+
 struct storage {
     element_type type;
     std::int64_t block_elements;
@@ -175,6 +213,9 @@ constexpr storage storages[] = {
     single<bf16_elements>(element_type::bf16),    in_blocks<q8_0_elements>(element_type::q8_0),
     in_blocks<q4_0_elements>(element_type::q4_0), read_only<i8_elements>(element_type::i8),
     read_only<e4m3_elements>(element_type::e4m3), read_only<e5m2_elements>(element_type::e5m2)};
+
+/// Another table, for the kernels that read elements themselves, has the same order.
+inline std::int64_t place_in(const storage& type) { return &type - storages; }
 
 inline const storage& storage_of(element_type type) {
     const storage* found = storages;

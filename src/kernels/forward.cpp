@@ -27,32 +27,78 @@ template <int Vectors>
 void attend(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
             chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const hiding by = score_panel<Vectors>(s, t, p, seen_rows(c.k, p, c), memory, next, c.v.data);
+    const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
     softmax_tile<Vectors>(memory.scores, keys, s.scores.exponent, p.state);
     const tile v = seen_rows(c.v, p, c);
-    const bool careful = by.some() && !is_finite(s, c);
+    const bool careful = by.some() && !is_finite(s, p, c);
     if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
-    if (Vectors == 1 && p.narrow) {
-        const value_sums sums{
-            memory.scores, v,     keys,    p.rows, round_up(s.value_dim, max_depth), p.state.keep,
-            p.state.take,  p.out, c.next_k};
-        (careful ? narrow_value_tile_carefully : narrow_value_tile)(sums);
-    } else {
-        (careful ? value_tile_carefully<Vectors> : value_tile<Vectors>)(memory.scores, v.data, v.stride, keys,
-                                                                        s.value_dim, p.state.keep,
-                                                                        p.state.take, p.out);
-    }
+    (careful ? value_tile_carefully<Vectors> : value_tile<Vectors>)(memory.scores, v.data, v.stride, keys,
+                                                                    s.value_dim, p.state.keep, p.state.take,
+                                                                    p.out);
 }
 
-void attend(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
+/// The same for a narrow panel whose scores are changed or hidden, by way of the form that all panels have.
+/// Leaves weights; returns whether V must be met carefully.
+bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
+                         chunk_prefetcher& next) {
+    const std::int64_t keys = p.seen.last - p.seen.first;
+    const hiding by = score_panel<1>(s, t, p, c, memory, next);
+    softmax_tile<1>(memory.scores, keys, s.scores.exponent, p.state);
+    const bool careful = by.some() && !is_finite(s, p, c);
+    if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
+    lanes_to_narrow(memory.scores, keys, p.rows, p.row_scores);
+    return careful;
+}
+
+/// And for one whose keys are all visible, with scores that nothing changes; leaves l_c to the sums of V.
+/// Returns false, and the state as it was, if the weights need care.
+bool weigh_directly(const shape& s, const panel& p, const chunk& c) {
+    const std::int64_t keys = p.seen.last - p.seen.first;
+    const stored_rows k = seen_rows(c.k_rows, p);
+    narrow_scores(p.q, k, p.rows, p.row_scores);
+    narrow_maxima(p.row_scores, keys, p.rows, p.state.chunk);
+    const vec chunk_maximum[1] = {ceiling(load(p.state.chunk) * broadcast(s.scores.exponent))};
+    const vec lowest = broadcast(-__builtin_inff());
+    const vec shift = select(chunk_maximum[0] == lowest, broadcast(0.0F), chunk_maximum[0]);
+    if (needs_care(shift)) { return false; }
+    alignas(64) float bases[lanes];
+    store(bases, shift);
+    narrow_weights(p.row_scores, keys, p.rows, s.scores.exponent, bases);
+    fold_maximum<1>(chunk_maximum, p.state);
+    return true;
+}
+
+void attend_narrow(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c,
+                   chunk_prefetcher& next) {
+    const bool plain = !has_modifiers(s.scores) && s.scores.function == nullptr &&
+                       !partly_visible(p, p.seen) && p.masks == tile_visibility::all;
+    const stored_rows v = seen_rows(c.v_rows, p);
+    look_up_next_chunk(seen_rows(c.k_rows, p));
+    look_up_next_chunk(v);
+    const bool direct = plain && weigh_directly(s, p, c);
+    const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);
+    alignas(64) float weight_sums[lanes] = {};
+    const value_sums sums{p.row_scores, v, p.rows, round_up(s.value_dim, max_depth), p.sums, weight_sums};
+    if (careful) {
+        if (c.v.data == nullptr) { c.v = load_tile(w.v, c.keys.first, c.keys.last - c.keys.first); }
+        narrow_values_carefully(sums, seen_rows(c.v, p, c));
+    } else {
+        narrow_values(sums);
+    }
+    if (direct) { fold_sum<1>({load(weight_sums)}, p.state); }
+    fold_narrow_sums(sums, p.state.keep, p.state.take, p.out);
+}
+
+void attend(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c,
             chunk_prefetcher& next) {
+    if (p.narrow) { return attend_narrow(s, t, w, p, c, next); }
     switch (p.vectors) {
         case 1:
-            return attend<1>(s, t, p, c, memory, next);
+            return attend<1>(s, t, p, c, w.scores, next);
         case 2:
-            return attend<2>(s, t, p, c, memory, next);
+            return attend<2>(s, t, p, c, w.scores, next);
         default:
-            return attend<3>(s, t, p, c, memory, next);
+            return attend<3>(s, t, p, c, w.scores, next);
     }
 }
 
@@ -70,9 +116,8 @@ workspace start(const shape& s, const task& t, std::byte* scratch) {
 }
 
 void attend_all(const shape& s, const task& t, const workspace& w) {
-    visit_chunks(s, t, w, [&](const panel& p, chunk& c, chunk_prefetcher& next) {
-        attend(s, t, p, c, w.scores, next);
-    });
+    visit_chunks(s, t, w,
+                 [&](const panel& p, chunk& c, chunk_prefetcher& next) { attend(s, t, w, p, c, next); });
 }
 
 void write_results(const shape& s, const task& t, const workspace& w) {
@@ -119,7 +164,7 @@ void chunk_states(const shape& s, const task& t, std::byte* scratch) {
     clear_states(s, chunks * t.rows, t.states);
     visit_chunks(s, t, w, [&](const panel& p, chunk& c, chunk_prefetcher& next) {
         clear_panel(s, p);
-        attend(s, t, p, c, w.scores, next);
+        attend(s, t, w, p, c, next);
         const std::int64_t number = (c.keys.first - first) / contract::chunk_keys;
         save_states(s, p, states_of(s, t, p) + number * t.rows * s.state_floats);
     });

@@ -1,266 +1,368 @@
 // The micro-kernels for a panel of a few query rows, as in decoding: keys lie in lanes for the scores, and
-// columns of V for the outputs, so that no lane is empty and K and V are read once, at the speed of memory.
+// columns of V for the outputs, so that no lane is empty and K and V are read once, as they are stored, at
+// the speed of memory.
 //
-// Each score and each output is the same chain of operations as in scores.hpp and values.hpp: the same bits.
+// Each score, weight and output is the same chain of operations as in scores.hpp, softmax.hpp and values.hpp:
+// the same bits.
 
 #ifndef TILEWISE_SRC_KERNELS_NARROW_HPP
 #define TILEWISE_SRC_KERNELS_NARROW_HPP
 
+#include <cstddef>
 #include <cstdint>
 
 #include "../contract.hpp"
+#include "columns.hpp"
+#include "elements.hpp"
+#include "panel.hpp"
 #include "simd.hpp"
+#include "softmax.hpp"
+#include "stored_rows.hpp"
 #include "tiles.hpp"
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-/// K and V are prefetched in the order in which they lie in memory, a little ahead of their use: reading them
-/// does not show the processor's own prefetchers what comes next, since transposing takes a few elements of
-/// many rows at a time. Into the second-level cache, since requests for the first would leave none for the
-/// rows in use; this is half of what decoding gains over no prefetching.
-template <int Lines>
-TILEWISE_INLINE void prefetch_lines(const float* from) {
-#pragma GCC unroll 16
-    for (int n = 0; n < Lines; ++n) { __builtin_prefetch(from + n * line_floats, 0, 2); }
-}
+// Scores.
 
-/// Scores of `Groups` x lanes keys for `Rows` rows. K is transposed in registers, four elements of `lanes`
-/// keys at a time; several groups of keys keep the chains of a few rows from waiting for themselves.
-template <int Rows, int Groups>
-TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][lanes], the first row here
-                                       const float* k,  // [Groups * lanes][stride]
-                                       std::int64_t stride, std::int64_t head_dim,
-                                       float* scores,       // [Rows][chunk_keys]
-                                       const float* ahead)  // what comes next: as many rows
+/// Scores of `lanes` keys for `Rows` rows.
+template <class Elements, int Rows>
+TILEWISE_OUTLINE void score_key_group(const float* q,  // [head_dim][narrow_query_width(Rows)]
+                                      const key_rows& keys, std::int64_t head_dim, vec scale,
+                                      const float* channel_scales, std::int64_t channel_stride,
+                                      line_walk ahead,
+                                      float* scores)  // [Rows][chunk_keys]
 {
-    vec sum[Groups][Rows];
-#pragma GCC unroll 8
-    for (int g = 0; g < Groups; ++g) {
+    constexpr std::int64_t width = narrow_query_width(Rows);
+    vec sum[Rows];
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) { sum[g][r] = broadcast(0.0F); }
+    for (int r = 0; r < Rows; ++r) { sum[r] = broadcast(0.0F); }
+    const auto add = [&](std::int64_t i, vec column) TILEWISE_INLINE_LAMBDA {
+        if constexpr (is_scaled<Elements>) {
+            column = column * scale * broadcast(channel_scales[i * channel_stride]);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) { sum[r] = fma(column, broadcast(q[i * width + r]), sum[r]); }
+    };
+    constexpr std::int64_t depth = key_columns<Elements>::depth;
+    if constexpr (waits_for_memory<Elements>(Rows)) {
+        touch_rows(keys, head_dim * std::int64_t{sizeof(float)});
     }
     std::int64_t i = 0;
-    for (; i + 4 <= head_dim; i += 4) {
-        prefetch_lines<Groups * lanes / 4>(ahead);
-        ahead += Groups * lanes * 4;
-        vec quads[Groups][4];
-#pragma GCC unroll 8
-        for (int g = 0; g < Groups; ++g) {
-            const float* const from = k + g * lanes * stride + i;
-#pragma GCC unroll 4
-            for (int n = 0; n < 4; ++n) { quads[g][n] = load_quads(from + n * stride, 4 * stride); }
-            transpose_quads(quads[g]);
-        }
-#pragma GCC unroll 4
-        for (int n = 0; n < 4; ++n) {
+    for (; i + depth <= head_dim; i += depth) {
+        ahead.step();
+        key_columns<Elements>::visit(keys, i, add);
+    }
+    if constexpr (!in_blocks_of_values<Elements>) {
+        for (; i < head_dim; ++i) { add(i, key_column<Elements>(keys, i)); }
+    }
 #pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r) {
-                const vec query = broadcast(q[(i + n) * lanes + r]);
-#pragma GCC unroll 8
-                for (int g = 0; g < Groups; ++g) { sum[g][r] = fma(quads[g][n], query, sum[g][r]); }
-            }
-        }
+    for (int r = 0; r < Rows; ++r) { store(scores + r * contract::chunk_keys, sum[r]); }
+}
+
+/// The same for `rows` rows: some more, if that saves transposing the keys again.
+template <class Elements>
+void score_rows(const float* q, const key_rows& keys, std::int64_t head_dim, vec scale,
+                const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
+                std::int64_t rows, float* scores) {
+    const auto score = [&]<int Rows>() {
+        score_key_group<Elements, Rows>(q, keys, head_dim, scale, channel_scales, channel_stride, ahead,
+                                        scores);
+    };
+    if (rows == 1) { return score.template operator()<1>(); }
+    if (rows == 2) { return score.template operator()<2>(); }
+    if constexpr (narrow_rows > 2) {
+        if (rows <= 4) { return score.template operator()<4>(); }
+        if (rows <= 6) { return score.template operator()<6>(); }
     }
-    for (; i < head_dim; ++i) {
-#pragma GCC unroll 8
-        for (int g = 0; g < Groups; ++g) {
-            alignas(64) float element[lanes];
-            for (int n = 0; n < lanes; ++n) { element[n] = k[(g * lanes + n) * stride + i]; }
-#pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r) {
-                sum[g][r] = fma(load(element), broadcast(q[i * lanes + r]), sum[g][r]);
-            }
-        }
-    }
-#pragma GCC unroll 8
-    for (int g = 0; g < Groups; ++g) {
-#pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) { store(scores + r * contract::chunk_keys + g * lanes, sum[g][r]); }
+    if constexpr (narrow_rows > 6) {
+        if (rows <= 8) { return score.template operator()<8>(); }
+        return score.template operator()<narrow_rows>();
     }
 }
 
-/// Groups of keys that are scored together.
-inline constexpr int key_groups = 2;
+struct value_sums;
+struct value_run;
 
-template <int Rows>
-TILEWISE_INLINE void score_rows(const float* q, const tile& k, std::int64_t keys, std::int64_t head_dim,
-                                const float* last, float* scores, const float* after) {
-    constexpr int groups = key_groups;
-    std::int64_t j = 0;
-    for (; j + groups * lanes <= keys; j += groups * lanes) {
-        const std::int64_t n = j + groups * lanes;
-        const float* const ahead = n < keys ? k.data + n * k.stride : after + (n - keys) * k.stride;
-        score_key_groups<Rows, groups>(q, k.data + j * k.stride, k.stride, head_dim, scores + j, ahead);
-    }
-    for (; j + lanes <= keys; j += lanes) {
-        score_key_groups<Rows, 1>(q, k.data + j * k.stride, k.stride, head_dim, scores + j, after);
-    }
-    if (j < keys) { score_key_groups<Rows, 1>(q, last, tile_stride(head_dim), head_dim, scores + j, after); }
-}
+/// What depends on how elements are stored.
+struct narrow_functions {
+    std::int64_t column_depth;
+    void (*score_rows)(const float* q, const key_rows& keys, std::int64_t head_dim, vec scale,
+                       const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
+                       std::int64_t rows, float* scores);
+    void (*add_values)(const value_sums& s, const value_run& run);  ///< null: converted first
+};
+inline const narrow_functions& functions_of(const storage& type);
 
-/// As many rows as there are, up to `Rows`, of 8, 4, 2 or 1. Returns how many.
-template <int Rows>
-TILEWISE_INLINE std::int64_t score_some_rows(std::int64_t rows, const float* q, const tile& k,
-                                             std::int64_t keys, std::int64_t head_dim, const float* last,
-                                             float* scores, const float* after) {
-    if constexpr (Rows > 1) {
-        if (rows < Rows) {
-            return score_some_rows<Rows / 2>(rows, q, k, keys, head_dim, last, scores, after);
-        }
-    }
-    score_rows<Rows>(q, k, keys, head_dim, last, scores, after);
-    return Rows;
-}
-
-/// The last keys of a tile, fewer than lanes, and the last one once more in place of those that do not exist.
-inline void copy_last_keys(const tile& k, std::int64_t keys, std::int64_t head_dim,
-                           float* last)  // [lanes][tile_stride(head_dim)]
-{
-    const std::int64_t first = keys / lanes * lanes;
-    for (std::int64_t n = 0; first + n < keys; ++n) {
-        __builtin_memcpy(last + n * tile_stride(head_dim), k.data + (first + n) * k.stride,
-                         static_cast<std::size_t>(head_dim) * sizeof(float));
-    }
-    for (std::int64_t n = keys - first; n < lanes; ++n) {
-        __builtin_memcpy(last + n * tile_stride(head_dim), k.data + (keys - 1) * k.stride,
-                         static_cast<std::size_t>(head_dim) * sizeof(float));
+/// Scores of all keys, [rows][chunk_keys]; what follows the last key repeats its score.
+inline void narrow_scores(const float* q,  // [head_dim][narrow_query_width(rows)]
+                          const stored_rows& keys, std::int64_t rows, float* scores) {
+    static constexpr float no_scale = 1.0F;
+    const tile_source& source = *keys.source;
+    const bool by_channel = source.scales != nullptr && source.layout.scale_element_stride != 0;
+    const float* const channel_scales = by_channel ? source.scales : &no_scale;
+    const std::int64_t channel_stride = by_channel ? source.layout.scale_element_stride : 0;
+    const narrow_functions& functions = functions_of(*keys.type);
+    for (std::int64_t j = 0; j < keys.count; j += lanes) {
+        const line_walk ahead(ahead_of(keys, j), lanes, keys.row_bytes, keys.used_bytes,
+                              source.dim / functions.column_depth);
+        functions.score_rows(q, key_group(keys, j), source.dim, key_scales(keys, j), channel_scales,
+                             channel_stride, ahead, rows, scores + j);
     }
 }
 
-/// Scores of all keys of a tile, with one row of scores per query row, then turned into the form that all
-/// panels have.
-inline void narrow_score_tile(const float* q,  // [head_dim][lanes]
-                              const tile& k, std::int64_t keys, std::int64_t head_dim, std::int64_t rows,
-                              float* last,        // [lanes][tile_stride(head_dim)], to be used
-                              float* row_scores,  // [lanes][chunk_keys], to be used; 0 in rows from `rows` on
-                              float* scores,      // [keys][lanes]
-                              float* row_maximum,  // [lanes]
-                              const float* after) {
-    if (keys % lanes != 0 && head_dim > 0) { copy_last_keys(k, keys, head_dim, last); }
-    for (std::int64_t r = 0; r < rows;) {
-        r += score_some_rows<narrow_key_accumulators / 2>(rows - r, q + r, k, keys, head_dim, last,
-                                                          row_scores + r * contract::chunk_keys, after);
-    }
-    vec largest = broadcast(-__builtin_inff());
+/// From [rows][chunk_keys] to the form that all panels have, [keys][lanes].
+inline void narrow_to_lanes(const float* rows, std::int64_t keys, float* tile) {
     for (std::int64_t j = 0; j < keys; j += 4) {
         vec quads[4];
         for (int n = 0; n < 4; ++n) {
-            quads[n] = load_quads(row_scores + n * contract::chunk_keys + j, 4 * contract::chunk_keys);
+            quads[n] = load_quads(rows + n * contract::chunk_keys + j, 4 * contract::chunk_keys);
         }
         transpose_quads(quads);
-        for (int n = 0; n < 4; ++n) {
-            store(scores + (j + n) * lanes, quads[n]);
-            largest = maximum(quads[n], largest);
-        }
+        for (int n = 0; n < 4; ++n) { store(tile + (j + n) * lanes, quads[n]); }
     }
-    store(row_maximum, largest);
+}
+/// And back.
+inline void lanes_to_narrow(const float* tile, std::int64_t keys, std::int64_t rows, float* to) {
+    for (std::int64_t j = 0; j < keys; ++j) {
+        for (std::int64_t r = 0; r < rows; ++r) { to[r * contract::chunk_keys + j] = tile[j * lanes + r]; }
+    }
 }
 
-/// What the sums over the values of a tile are made of, and where they go.
+// Weights.
+
+/// The largest score of each row, and -inf in the lanes without a row.
+inline void narrow_maxima(const float* scores, std::int64_t keys, std::int64_t rows, float* row_maximum) {
+    const vec lowest = broadcast(-__builtin_inff());
+    store(row_maximum, lowest);
+    for (std::int64_t r = 0; r < rows; ++r) {
+        vec largest = lowest;  // of whole vectors: what follows the last key repeats it
+        for (std::int64_t j = 0; j < keys; j += lanes) {
+            largest = maximum(load(scores + r * contract::chunk_keys + j), largest);
+        }
+        row_maximum[r] = largest_lane(largest);
+    }
+}
+
+/// Scores to weights, in place, where no row needs care; `base` is m_c of each row.
+inline void narrow_weights(float* scores, std::int64_t keys, std::int64_t rows, float exponent,
+                           const float* chunk_maximum) {
+    const vec c = broadcast(exponent);
+    for (std::int64_t r = 0; r < rows; ++r) {
+        const vec base = scale_base(broadcast(chunk_maximum[r]));
+        float* const row = scores + r * contract::chunk_keys;
+        for (std::int64_t j = 0; j < keys; j += 2 * lanes) {  // beyond the last key, nobody reads
+            vec weight[2] = {load(row + j), load(row + j + lanes)};
+            const vec bases[2] = {base, base};
+            weigh<2>(weight, c, bases);
+            store(row + j, weight[0]);
+            store(row + j + lanes, weight[1]);
+        }
+    }
+}
+
+/// l_c of each row.
+inline void sum_narrow_weights(const float* weights, std::int64_t keys, std::int64_t rows, float* sums) {
+    for (std::int64_t first = 0; first < rows; first += 4) {
+        const float* const row = weights + first * contract::chunk_keys;
+        float sum[4] = {};
+        for (std::int64_t j = 0; j < keys; ++j) {  // rows that do not exist are not used
+#pragma GCC unroll 4
+            for (int n = 0; n < 4; ++n) { sum[n] += row[n * contract::chunk_keys + j]; }
+        }
+        for (int n = 0; n < 4; ++n) { sums[first + n] = sum[n]; }
+    }
+}
+
+// Values.
+
+/// Weighted sums of the rows of V of one chunk, and the sums of the weights.
 struct value_sums {
-    const float* weights;  ///< [keys][lanes]
-    tile v;
-    std::int64_t keys;
+    const float* weights;  ///< [rows][chunk_keys]
+    const stored_rows& v;
     std::int64_t rows;
-    std::int64_t columns;  ///< of V and of out: a multiple of max_depth
-    const float* keep;     ///< [rows]
-    const float* take;     ///< [rows]
-    float* out;            ///< [rows][columns]
-    const float* after;    ///< what is read after this tile
+    std::int64_t columns;  ///< a multiple of max_depth
+    float* sums;           ///< [rows, a multiple of 4][columns]
+    float* weight_sums;    ///< [lanes]
 };
 
-/// Rows of V that are prefetched ahead of their use.
-inline constexpr std::int64_t rows_ahead = 32;
+/// Rows first .. last - 1 of a chunk, evenly spaced.
+struct value_run {
+    std::int64_t first;
+    std::int64_t last;
+    const std::byte* data;
+    std::int64_t row_bytes;
+    const std::byte* ahead;  ///< what is prefetched meanwhile, row by row, or the same
+};
 
-/// Rows `row` .. and vectors of columns from `x` on: the chunk's weighted sums from zero, folded into the
-/// output.
-template <int Rows, int Columns>
-TILEWISE_OUTLINE void sum_row_columns(const value_sums& s, std::int64_t row, std::int64_t x) {
-    const float* const weights = s.weights + row;
-    const float* const v = s.v.data + x;
-    const float* const after = x + Columns * lanes < s.columns ? v + Columns * lanes : s.after;
+/// The rows from `first` on, up to the end of their page, or `most` of them.
+inline value_run run_of_rows(const stored_rows& rows, std::int64_t first, std::int64_t most) {
+    const tile_source& source = *rows.source;
+    const std::int64_t token = rows.first + first;
+    std::int64_t count = smaller(rows.count - first, most);
+    if (source.pages != nullptr) { count = smaller(count, source.page_keys - token % source.page_keys); }
+    const std::byte* const data = place_of(source, *rows.type, token).row;
+    const std::byte* const ahead = ahead_of(rows, first);
+    return {first, first + count, data, rows.row_bytes, ahead == nullptr ? data : ahead};
+}
+
+/// Sums of weights are found on the way, with the first columns, for so many rows: for few rows, a chain of
+/// its own would take as long as all the rest.
+inline constexpr int rows_with_weight_sums = 2;
+
+/// Rows `row` .. and `Columns` vectors of columns from `x` on, over the rows of a run; the first run of a
+/// chunk starts from zero. V is converted in registers.
+template <class Elements, int Rows, int Columns>
+TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std::int64_t row,
+                                  std::int64_t x) {
+    const float* const weights = s.weights + row * contract::chunk_keys;
+    float* const sums = s.sums + row * s.columns + x;
+    const bool start = run.first == 0;
     vec sum[Rows][Columns];
+    vec weight_sum[Rows];
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) { sum[r][n] = broadcast(0.0F); }
-    }
-    for (std::int64_t j = 0; j < s.keys; ++j) {
-        const std::int64_t ahead = j + rows_ahead;
-        prefetch_lines<(Columns * lanes + line_floats - 1) / line_floats>(
-            ahead < s.keys ? v + ahead * s.v.stride : after + (ahead - s.keys) * s.v.stride);
-        vec weight[Rows];
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) { weight[r] = broadcast(weights[j * lanes + r]); }
+        weight_sum[r] = broadcast(start ? 0.0F : s.weight_sums[row + r]);
 #pragma GCC unroll 8
         for (int n = 0; n < Columns; ++n) {
-            const vec value = load_unaligned(v + j * s.v.stride + n * lanes);
+            sum[r][n] = start ? broadcast(0.0F) : load(sums + r * s.columns + n * lanes);
+        }
+    }
+    const std::byte* data = run.data;
+    const std::byte* ahead = run.ahead + bytes_before<Elements>(x);
+    for (std::int64_t j = run.first; j < run.last; ++j, data += run.row_bytes, ahead += run.row_bytes) {
+        if constexpr (!waits_for_memory<Elements>(Rows)) {
+            for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
+                __builtin_prefetch(ahead + n, 0, 2);
+            }
+        }
+        vec weight[Rows];
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+            weight[r] = broadcast(weights[r * contract::chunk_keys + j]);
+            if constexpr (Rows <= rows_with_weight_sums) { weight_sum[r] = weight_sum[r] + weight[r]; }
+        }
+#pragma GCC unroll 8
+        for (int n = 0; n < Columns; ++n) {
+            const vec value = elements_at<Elements>(data, x + n * lanes);
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
         }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-        const vec keep = broadcast(s.keep[row + r]);
-        const vec take = broadcast(s.take[row + r]);
+        if (Rows <= rows_with_weight_sums && x == 0) { s.weight_sums[row + r] = first_lane(weight_sum[r]); }
 #pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) {
-            float* const place = s.out + (row + r) * s.columns + x + n * lanes;
-            store(place, fma(load(place), keep, sum[r][n] * take));
+        for (int n = 0; n < Columns; ++n) { store(sums + r * s.columns + n * lanes, sum[r][n]); }
+    }
+}
+
+/// All columns from `x` on.
+template <class Elements, int Rows, int Columns = narrow_columns(Rows)>
+TILEWISE_INLINE void add_rows(const value_sums& s, const value_run& run, std::int64_t row, std::int64_t x) {
+    for (; x + Columns * lanes <= s.columns; x += Columns * lanes) {
+        add_columns<Elements, Rows, Columns>(s, run, row, x);
+    }
+    if constexpr (Columns > 1) { add_rows<Elements, Rows, Columns / 2>(s, run, row, x); }
+}
+
+/// A run for all rows: with some that do not exist, where that saves another reading of V.
+template <class Elements>
+void add_values(const value_sums& s, const value_run& run) {
+    std::int64_t row = 0;
+    const auto add = [&]<int Rows>() {
+        add_rows<Elements, Rows>(s, run, row, 0);
+        row += Rows;
+    };
+    while (row < s.rows) {
+        const std::int64_t left = s.rows - row;
+        if (left == 1) {
+            add.template operator()<1>();
+        } else if (left == 2 || narrow_rows == 2) {
+            add.template operator()<2>();
+        }
+        if constexpr (narrow_rows > 2) {
+            if (left == 3) { add.template operator()<3>(); }
+            if (left == 4) { add.template operator()<4>(); }
+        }
+        if constexpr (narrow_rows == 5) {
+            if (left == 5) { add.template operator()<5>(); }
+        }
+        if constexpr (narrow_rows > 6) {
+            if (left == 5 || left == 6) { add.template operator()<6>(); }
+            if (left > 6) { add.template operator()<8>(); }
         }
     }
 }
 
-/// As many rows from `row` on as there are, up to `Rows`. Returns how many.
-template <int Rows, int Columns>
-TILEWISE_INLINE std::int64_t sum_some_rows(const value_sums& s, std::int64_t row, std::int64_t x) {
-    if constexpr (Rows > 1) {
-        if (s.rows - row < Rows) { return sum_some_rows<Rows - 1, Columns>(s, row, x); }
+template <class Elements>
+constexpr narrow_functions narrow_functions_for() {
+    if constexpr (is_scaled<Elements>) {
+        return {key_columns<Elements>::depth, score_rows<Elements>, nullptr};
+    } else {
+        return {key_columns<Elements>::depth, score_rows<Elements>, add_values<Elements>};
     }
-    sum_row_columns<Rows, Columns>(s, row, x);
-    return Rows;
+}
+constexpr narrow_functions narrow_table[] = {
+    narrow_functions_for<f32_elements>(),  narrow_functions_for<f16_elements>(),
+    narrow_functions_for<bf16_elements>(), narrow_functions_for<q8_0_elements>(),
+    narrow_functions_for<q4_0_elements>(), narrow_functions_for<i8_elements>(),
+    narrow_functions_for<e4m3_elements>(), narrow_functions_for<e5m2_elements>()};
+
+inline const narrow_functions& functions_of(const storage& type) { return narrow_table[place_in(type)]; }
+
+/// The rows of a run, of no more than `lanes`, as f32.
+inline value_run convert_run(const stored_rows& v, const value_run& run) {
+    auto* const converted = reinterpret_cast<float*>(v.gathered);
+    const std::int64_t stride = tile_stride(v.source->dim);
+    for (std::int64_t j = run.first; j < run.last; ++j) {
+        load_row(*v.source, *v.type, place_of(*v.source, *v.type, v.first + j),
+                 converted + (j - run.first) * stride);
+    }
+    return {run.first, run.last, v.gathered, stride * static_cast<std::int64_t>(sizeof(float)), v.gathered};
 }
 
-/// The most rows whose sums of so many vectors of columns are in registers, beside a vector of V for each and
-/// a weight for each row.
-inline constexpr int rows_with(int columns) {
-    return columns == 8   ? narrow_value_accumulators / 8
-           : columns == 1 ? 4
-                          : narrow_value_accumulators / (columns + 1);
-}
-
-/// As many vectors of columns from `x` on as there are, up to `Columns`, and no more than leave room for all
-/// rows at once, if that can be: each line of V is read once then. Returns the columns done.
-template <int Columns>
-TILEWISE_INLINE std::int64_t sum_some_columns(const value_sums& s, std::int64_t x) {
-    if constexpr (Columns > 1) {
-        if (s.columns - x < Columns * lanes || (Columns > 2 && s.rows > rows_with(Columns))) {
-            return sum_some_columns<Columns / 2>(s, x);
+/// The chunk's sums, l_c and o_c: of a few rows of V at a time where there are many query rows, since they
+/// are read several times then, and stay in the first-level cache.
+inline void narrow_values(const value_sums& s) {
+    constexpr std::int64_t near_rows = 32;
+    const auto add = functions_of(*s.v.type).add_values;
+    const bool stored = add != nullptr && s.v.source->dim == s.columns;
+    if (s.rows > rows_with_weight_sums) { sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums); }
+    const std::int64_t most = !stored ? lanes : s.rows > 2 ? near_rows : contract::chunk_keys;
+    for (std::int64_t j = 0; j < s.v.count;) {
+        const value_run run = run_of_rows(s.v, j, most);
+        if (stored) {
+            add(s, run);
+        } else {
+            add_values<f32_elements>(s, convert_run(s.v, run));
         }
+        j = run.last;
     }
-    for (std::int64_t row = 0; row < s.rows;) {
-        row += sum_some_rows<rows_with(Columns), Columns>(s, row, x);
-    }
-    return Columns * lanes;
-}
-
-inline void narrow_value_tile(const value_sums& s) {
-    for (std::int64_t x = 0; x < s.columns;) { x += sum_some_columns<8>(s, x); }
 }
 
 /// The same for a tile of which some keys are masked and V is not all finite, as in values.hpp.
-inline void narrow_value_tile_carefully(const value_sums& s) {
+inline void narrow_values_carefully(const value_sums& s, const tile& v) {
     for (std::int64_t r = 0; r < s.rows; ++r) {
         for (std::int64_t x = 0; x < s.columns; x += lanes) {
             vec sum = broadcast(0.0F);
-            for (std::int64_t j = 0; j < s.keys; ++j) {
-                const float weight = s.weights[j * lanes + r];
+            for (std::int64_t j = 0; j < s.v.count; ++j) {
+                const float weight = s.weights[r * contract::chunk_keys + j];
                 if (!(weight < 0.0F)) {
-                    sum = fma(load_unaligned(s.v.data + j * s.v.stride + x), broadcast(weight), sum);
+                    sum = fma(load_unaligned(v.data + j * v.stride + x), broadcast(weight), sum);
                 }
             }
-            float* const place = s.out + r * s.columns + x;
-            store(place, fma(load(place), broadcast(s.keep[r]), sum * broadcast(s.take[r])));
+            store(s.sums + r * s.columns + x, sum);
+        }
+    }
+}
+
+/// Folds the chunk's sums into the output, [rows][columns].
+inline void fold_narrow_sums(const value_sums& s, const float* keep, const float* take, float* out) {
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+        const vec a = broadcast(keep[r]);
+        const vec b = broadcast(take[r]);
+        for (std::int64_t x = r * s.columns; x < (r + 1) * s.columns; x += lanes) {
+            store(out + x, fma(load(out + x), a, load(s.sums + x) * b));
         }
     }
 }

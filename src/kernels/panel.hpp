@@ -28,10 +28,11 @@ struct panel {
     std::int64_t rows;       ///< that exist; the lanes beyond repeat the last one's visibility
     int vectors;             ///< 1 .. max_row_vectors
     bool narrow;             ///< of narrow_rows or less: see narrow.hpp
-    float* q;                ///< [head_dim][vectors * lanes]
+    float* q;                ///< [head_dim][query_width()]
     float* out;              ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
-    float* row_scores;       ///< narrow: [lanes][chunk_keys]
-    float* last_keys;        ///< narrow: [lanes][tile_stride(head_dim)]
+    float* row_scores;       ///< narrow: scores and weights, [lanes][chunk_keys]
+    float* gathered;         ///< narrow: a few rows of K or of V
+    float* sums;             ///< narrow: of the current chunk, like out
     row_state state;
     float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
@@ -41,6 +42,12 @@ struct panel {
     std::int64_t ahead_start;             ///< -1: nothing yet
     tile_visibility masks;                ///< what the tensor masks say of it
 };
+
+/// The rows of Q side by side: those of narrow panels are few, and stay in the first-level cache that way.
+TILEWISE_INLINE constexpr std::int64_t narrow_query_width(std::int64_t rows) { return round_up(rows, 4); }
+TILEWISE_INLINE std::int64_t query_width(const panel& p) {
+    return p.narrow ? narrow_query_width(p.rows) : static_cast<std::int64_t>(p.vectors) * lanes;
+}
 
 /// Where a row of the task is: query token, and head of the group. Counted on, since dividing is slow.
 class row_position {
@@ -105,7 +112,7 @@ inline void convert_queries(const std::byte* const* rows, std::int64_t count, co
 /// Query rows to lanes; lanes without a row are 0.
 inline void load_queries(const shape& s, const group_in& q, panel& p) {
     for (std::int64_t n = 0; n < lanes * contract::chunk_keys && p.narrow; ++n) { p.row_scores[n] = 0.0F; }
-    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    const std::int64_t width = query_width(p);
     const storage& type = storage_of(s.q_type);
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < width; r += 4) {

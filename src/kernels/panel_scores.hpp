@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "chunks.hpp"
 #include "interface.hpp"
 #include "masks.hpp"
 #include "modifiers.hpp"
@@ -17,12 +18,6 @@
 #include "visibility.hpp"
 
 namespace tilewise::kernels::TILEWISE_ISA {
-
-/// Memory for the scores of one panel and chunk.
-struct score_memory {
-    float* scores;  ///< [chunk_keys + max_depth][panel width]
-    float* copy;    ///< the same, before they become weights; null unless there is a score function
-};
 
 /// What may hide keys of a tile from rows of a panel.
 struct hiding {
@@ -68,17 +63,17 @@ inline void fill_hidden(const shape& s, const task& t, const panel& p, const hid
     }
 }
 
-/// Scores of the keys p.seen, -inf where they are hidden; p.state.chunk becomes their maximum. A narrow panel
-/// prefetches what is read after these keys.
+/// Scores of the keys p.seen, -inf where they are hidden; p.state.chunk becomes their maximum.
 template <int Vectors>
-hiding score_panel(const shape& s, const task& t, const panel& p, const tile& k, const score_memory& memory,
-                   chunk_prefetcher& next, const float* after) {
+hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c, const score_memory& memory,
+                   chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     if (Vectors == 1 && p.narrow) {
-        narrow_score_tile(p.q, k, keys, s.head_dim, p.rows, p.last_keys, p.row_scores, memory.scores,
-                          p.state.chunk, after);
+        narrow_scores(p.q, seen_rows(c.k_rows, p), p.rows, p.row_scores);
+        narrow_to_lanes(p.row_scores, keys, memory.scores);
+        find_maximum<1>(memory.scores, keys, p.state.chunk);
     } else {
-        score_tile<Vectors>(p.q, k, keys, s.head_dim, memory.scores, p.state.chunk, next);
+        score_tile<Vectors>(p.q, seen_rows(c.k, p, c), keys, s.head_dim, memory.scores, p.state.chunk, next);
     }
     hiding by{partly_visible(p, p.seen) || p.masks == tile_visibility::some, false,
               s.scores.function != nullptr};

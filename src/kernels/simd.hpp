@@ -10,6 +10,7 @@
 #include <xsimd/xsimd.hpp>
 
 #define TILEWISE_INLINE inline __attribute__((always_inline))
+#define TILEWISE_INLINE_LAMBDA __attribute__((always_inline))
 /// For micro-kernels: on its own, the compiler has all registers for it and spills none.
 #define TILEWISE_OUTLINE __attribute__((noinline))
 
@@ -42,21 +43,20 @@ inline constexpr int column_depth[max_row_vectors + 1] = {0, 16, 8, 8};
 inline constexpr int key_depth[max_row_vectors + 1] = {0, 8, 6, 4};
 inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
 #endif
-// Panels of so few rows that lanes hold keys and columns of values instead: the most rows of one, and the
-// accumulators that leave registers for the rest.
+// Panels of so few rows that lanes hold keys and columns of values instead: the most rows of one.
 #if defined(TILEWISE_ISA_IS_avx512)
 inline constexpr int narrow_rows = 12;
-inline constexpr int narrow_value_accumulators = 24;
-inline constexpr int narrow_key_accumulators = 16;
-#elif defined(TILEWISE_ISA_IS_neon)
-inline constexpr int narrow_rows = 2;
-inline constexpr int narrow_value_accumulators = 24;
-inline constexpr int narrow_key_accumulators = 16;
 #else
 inline constexpr int narrow_rows = lanes == 8 ? 5 : 2;
-inline constexpr int narrow_value_accumulators = 12;
-inline constexpr int narrow_key_accumulators = 8;
 #endif
+/// Vectors of columns whose sums for so many rows fit into the registers, beside a weight for each row.
+inline constexpr int narrow_columns(int rows) {
+#if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_neon)
+    return rows <= 3 ? 8 : rows <= 4 ? 4 : 2;
+#else
+    return rows <= 1 ? 8 : rows <= 3 ? 4 : 2;
+#endif
+}
 /// All depths are at most this, and all column depths divide it.
 inline constexpr int max_depth = 16;
 
@@ -65,6 +65,13 @@ TILEWISE_INLINE void store(float* to, vec value) { value.store_aligned(to); }
 TILEWISE_INLINE vec load_unaligned(const float* from) { return vec::load_unaligned(from); }
 TILEWISE_INLINE void store_unaligned(float* to, vec value) { value.store_unaligned(to); }
 TILEWISE_INLINE vec broadcast(float value) { return vec(value); }
+TILEWISE_INLINE float first_lane(vec a) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    return _mm512_cvtss_f32(a);
+#else
+    return a.get(0);
+#endif
+}
 
 /// Four floats, on every instruction set, for moving data only.
 using four = float __attribute__((vector_size(16)));
@@ -73,7 +80,15 @@ TILEWISE_INLINE four load_four(const float* from) {
     __builtin_memcpy(&value, from, sizeof value);
     return value;
 }
+
 TILEWISE_INLINE void store_four(float* to, four value) { __builtin_memcpy(to, &value, sizeof value); }
+
+/// Reads a byte, only so that it is near from then on.
+TILEWISE_INLINE void touch(const std::byte* from) {
+    unsigned char value;
+    __builtin_memcpy(&value, from, 1);
+    asm volatile("" : : "r"(value));
+}
 
 TILEWISE_INLINE void store_transposed(four a, four b, four c, four d, float* to, std::int64_t stride) {
     const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
@@ -120,6 +135,76 @@ TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
     return load_unaligned(row);
 #endif
 }
+
+#if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
+// 16 bytes of each of lanes / 8 keys that are eight apart.
+#    if defined(TILEWISE_ISA_IS_avx512)
+using octets = __m256i;
+TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t eight_rows) {
+    return _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row))),
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + eight_rows)), 1);
+}
+TILEWISE_INLINE void store_octets(std::byte* to, octets value) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to), value);
+}
+#        define TILEWISE_UNPACK(half, bits, a, b) _mm256_unpack##half##_epi##bits(a, b)
+#    else
+using octets = __m128i;
+TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t /*eight_rows*/) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
+}
+TILEWISE_INLINE void store_octets(std::byte* to, octets value) {
+    _mm_store_si128(reinterpret_cast<__m128i*>(to), value);
+}
+#        define TILEWISE_UNPACK(half, bits, a, b) _mm_unpack##half##_epi##bits(a, b)
+#    endif
+/// Interleaves units of so many bits of the low, and of the high halves of each 16 bytes of two rows.
+template <int Bits>
+TILEWISE_INLINE void interleave(octets a, octets b, octets& low, octets& high) {
+    if constexpr (Bits == 8) {
+        low = TILEWISE_UNPACK(lo, 8, a, b);
+        high = TILEWISE_UNPACK(hi, 8, a, b);
+    } else if constexpr (Bits == 16) {
+        low = TILEWISE_UNPACK(lo, 16, a, b);
+        high = TILEWISE_UNPACK(hi, 16, a, b);
+    } else if constexpr (Bits == 32) {
+        low = TILEWISE_UNPACK(lo, 32, a, b);
+        high = TILEWISE_UNPACK(hi, 32, a, b);
+    } else {
+        low = TILEWISE_UNPACK(lo, 64, a, b);
+        high = TILEWISE_UNPACK(hi, 64, a, b);
+    }
+}
+#    undef TILEWISE_UNPACK
+
+/// Rows n of 16 bytes of keys n, n + 8 become columns: one, or two of single bytes, of all keys in order.
+template <int Bytes>
+TILEWISE_INLINE void transpose_octets(octets (&rows)[8]) {
+    octets some[8];
+#    pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+        interleave<8 * Bytes>(rows[2 * n], rows[2 * n + 1], some[2 * n], some[2 * n + 1]);
+    }
+#    pragma GCC unroll 2
+    for (int n = 0; n < 2; ++n) {
+        interleave<16 * Bytes>(some[4 * n], some[4 * n + 2], rows[4 * n], rows[4 * n + 1]);
+        interleave<16 * Bytes>(some[4 * n + 1], some[4 * n + 3], rows[4 * n + 2], rows[4 * n + 3]);
+    }
+#    pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+        interleave<32 * Bytes>(rows[n], rows[n + 4], some[2 * n], some[2 * n + 1]);
+    }
+#    pragma GCC unroll 8
+    for (int n = 0; n < 8; ++n) {
+#    if defined(TILEWISE_ISA_IS_avx512)
+        rows[n] = Bytes == 1 ? _mm256_permute4x64_epi64(some[n], _MM_SHUFFLE(3, 1, 2, 0)) : some[n];
+#    else
+        rows[n] = some[n];
+#    endif
+    }
+}
+#endif
 
 /// Transposes each 4 x 4 square of four vectors of quads.
 TILEWISE_INLINE void transpose_quads(vec (&quads)[4]) {
@@ -193,6 +278,18 @@ TILEWISE_INLINE vec fma(vec a, vec b, vec c) { return xsimd::fma(a, b, c); }
 
 /// The larger; whichever of them, if one is NaN.
 TILEWISE_INLINE vec maximum(vec a, vec b) { return xsimd::max(a, b); }
+/// The largest lane of numbers.
+TILEWISE_INLINE float largest_lane(vec a) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    return _mm512_reduce_max_ps(a);
+#else
+    alignas(64) float values[lanes];
+    store(values, a);
+    float largest = values[0];
+    for (int n = 1; n < lanes; ++n) { largest = values[n] > largest ? values[n] : largest; }
+    return largest;
+#endif
+}
 TILEWISE_INLINE vec ceiling(vec a) { return xsimd::ceil(a); }
 TILEWISE_INLINE vec nearest(vec a) { return xsimd::nearbyint(a); }
 TILEWISE_INLINE vec absolute(vec a) { return xsimd::abs(a); }
@@ -326,6 +423,16 @@ TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
 #    endif
 }
 #endif
+
+/// The lowest four bits of each lane, minus 8.
+TILEWISE_INLINE vec nibble_minus_8(int_vec bits) {
+#if defined(TILEWISE_ISA_IS_avx512)
+    const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(bits, table);  // looks at four bits of an index
+#else
+    return to_float((bits & int_vec(15)) - int_vec(8));
+#endif
+}
 
 /// For formats with 5 exponent bits, whose infinity and NaN come out as 2^16 and more where they are
 /// converted as numbers: gives those all exponent bits.

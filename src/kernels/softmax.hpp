@@ -85,6 +85,10 @@ TILEWISE_INLINE void weigh_carefully(vec (&score)[Vectors], vec c, const vec (&c
     }
 }
 
+TILEWISE_INLINE bool needs_care(vec chunk_maximum) {
+    return any(absolute(chunk_maximum) >= broadcast(contract::careful_maximum));
+}
+
 template <int Vectors, bool Careful>
 TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
                                 std::int64_t keys, float exponent, const vec (&chunk_maximum)[Vectors],
@@ -125,12 +129,37 @@ TILEWISE_INLINE void weigh_chunk(float* tile, std::int64_t keys, float exponent,
     for (int n = 0; n < Vectors; ++n) {
         chunk_maximum[n] = ceiling(load(state.chunk + n * lanes) * broadcast(exponent));
         shift[n] = select(chunk_maximum[n] == lowest, broadcast(0.0F), chunk_maximum[n]);
-        careful = careful || any(absolute(shift[n]) >= broadcast(contract::careful_maximum));
+        careful = careful || needs_care(shift[n]);
     }
     if (careful) {
         weigh_tile<Vectors, true>(tile, keys, exponent, shift, chunk_sum);
     } else {
         weigh_tile<Vectors, false>(tile, keys, exponent, shift, chunk_sum);
+    }
+}
+
+/// Folds a chunk's m_c into the state: what the sums so far and the chunk's are to be multiplied by.
+template <int Vectors>
+void fold_maximum(const vec (&chunk_maximum)[Vectors], const row_state& state) {
+    const vec lowest = broadcast(-__builtin_inff());
+    for (int n = 0; n < Vectors; ++n) {
+        const vec before = load(state.maximum + n * lanes);
+        const vec after = maximum(before, chunk_maximum[n]);
+        const vec base = select(after == lowest, broadcast(0.0F), after);
+        store(state.maximum + n * lanes, after);
+        store(state.largest + n * lanes,
+              maximum(load(state.chunk + n * lanes), load(state.largest + n * lanes)));
+        store(state.keep + n * lanes, fold_factor(before - base));
+        store(state.take + n * lanes, fold_factor(chunk_maximum[n] - base));
+    }
+}
+
+/// And its l_c.
+template <int Vectors>
+void fold_sum(const vec (&chunk_sum)[Vectors], const row_state& state) {
+    for (int n = 0; n < Vectors; ++n) {
+        float* const sum = state.sum + n * lanes;
+        store(sum, fma(load(sum), load(state.keep + n * lanes), chunk_sum[n] * load(state.take + n * lanes)));
     }
 }
 
@@ -140,20 +169,8 @@ void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_stat
     vec chunk_maximum[Vectors];
     vec chunk_sum[Vectors];
     weigh_chunk<Vectors>(tile, keys, exponent, state, chunk_maximum, chunk_sum);
-    const vec lowest = broadcast(-__builtin_inff());
-    for (int n = 0; n < Vectors; ++n) {
-        const vec before = load(state.maximum + n * lanes);
-        const vec after = maximum(before, chunk_maximum[n]);
-        const vec base = select(after == lowest, broadcast(0.0F), after);
-        const vec keep = fold_factor(before - base);
-        const vec take = fold_factor(chunk_maximum[n] - base);
-        store(state.maximum + n * lanes, after);
-        store(state.largest + n * lanes,
-              maximum(load(state.chunk + n * lanes), load(state.largest + n * lanes)));
-        store(state.sum + n * lanes, fma(load(state.sum + n * lanes), keep, chunk_sum[n] * take));
-        store(state.keep + n * lanes, keep);
-        store(state.take + n * lanes, take);
-    }
+    fold_maximum<Vectors>(chunk_maximum, state);
+    fold_sum<Vectors>(chunk_sum, state);
 }
 
 /// log2 of normal positive numbers.

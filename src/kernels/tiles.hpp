@@ -24,7 +24,7 @@ inline constexpr std::int64_t line_floats = 16;  // of a cache line
 
 TILEWISE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 TILEWISE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-TILEWISE_INLINE std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+TILEWISE_INLINE constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
@@ -82,6 +82,19 @@ TILEWISE_INLINE row_place place_of(const tile_source& source, const storage& typ
                 : source.scales + page * layout.scale_page_stride + token * layout.scale_token_stride};
 }
 
+/// A row as f32, with zeros up to a multiple of max_depth.
+TILEWISE_INLINE void load_row(const tile_source& source, const storage& type, const row_place& from,
+                              float* to) {
+    const row_layout& layout = source.layout;
+    if (layout.type == element_type::f32 && layout.element_stride == 1) {
+        __builtin_memcpy(to, from.row, static_cast<std::size_t>(source.dim) * sizeof(float));
+    } else {
+        type.decode(from.row, layout.element_stride, source.dim, to);
+    }
+    if (from.scales != nullptr) { multiply_row(to, source.dim, from.scales, layout.scale_element_stride); }
+    for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
+}
+
 /// Keys first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
 /// processor looks up several pages at a time, which it cannot do for a row or two between computations.
 inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
@@ -98,17 +111,8 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
         if (j == 0 || (source.pages != nullptr && (first + j) % source.page_keys == 0)) {
             place = place_of(source, type, first + j);
         }
-        const std::byte* const row = place.row;
-        const float* const scales = place.scales;
-        if (scales != nullptr) { place.scales += layout.scale_token_stride; }
-        float* const to = source.buffer + j * stride;
-        if (layout.type == element_type::f32 && layout.element_stride == 1) {
-            __builtin_memcpy(to, row, static_cast<std::size_t>(source.dim) * sizeof(float));
-        } else {
-            type.decode(row, layout.element_stride, source.dim, to);
-        }
-        if (scales != nullptr) { multiply_row(to, source.dim, scales, layout.scale_element_stride); }
-        for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
+        load_row(source, type, place, source.buffer + j * stride);
+        if (place.scales != nullptr) { place.scales += layout.scale_token_stride; }
     }
     return {source.buffer, stride};
 }

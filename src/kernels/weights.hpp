@@ -23,7 +23,7 @@ template <int Vectors>
 void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, const score_memory& memory,
                  chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const hiding by = score_panel<Vectors>(s, t, p, seen_rows(c.k, p, c), memory, next, c.k.data);
+    const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
     vec chunk_maximum[Vectors];
     vec chunk_sum[Vectors];
     weigh_chunk<Vectors>(memory.scores, keys, s.scores.exponent, p.state, chunk_maximum, chunk_sum);
@@ -252,11 +252,10 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
     const std::int64_t start = block_start(keys.first_key, contract::chunk_keys);
     const std::int64_t last = smaller(start + contract::chunk_keys, t.first_key + t.keys);
     const std::int64_t count = larger(last - keys.first_key, 0);
-    const chunk c{{keys.first_key, keys.first_key + count},
-                  count > 0 ? load_tile(w.k, keys.first_key, count) : tile{},
-                  {},
-                  {},
-                  {}};
+    chunk c{};
+    c.keys = {keys.first_key, keys.first_key + count};
+    if (count > 0) { c.k = load_tile(w.k, keys.first_key, count); }
+    c.k_rows = rows_for_panels(w.k, c.k, c.keys);
     chunk_prefetcher none(w.k, w.k, 0, 0, 1);
     for (std::int64_t first = 0; first < t.rows; first += panel_width) {
         const panel p = load_panel(memory, s, t, first, start);
