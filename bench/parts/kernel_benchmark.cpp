@@ -146,14 +146,18 @@ void add_parts(isa which, std::int64_t dim) {
              [](const part_table& t, const tile_memory& m, int k) { t.softmax(m, k); },
              2 * softmax_operations * 128 * rows, 4.0 * 128 * rows});
     }
-    for (int n = 1; n <= parts.most_narrow_rows; ++n) {
-        const std::string rows = "rows:" + std::to_string(n);
-        add({name("narrow_scores", rows), which, dim, n, element_type::f32,
-             [](const part_table& t, const tile_memory& m, int k) { t.narrow_scores(m, k); }, products * n,
-             tile_bytes});
-        add({name("narrow_values", rows), which, dim, n, element_type::f32,
-             [](const part_table& t, const tile_memory& m, int k) { t.narrow_values(m, k); }, products * n,
-             tile_bytes});
+    for (const element_type type :
+         {element_type::f32, element_type::f16, element_type::bf16, element_type::q8_0, element_type::q4_0}) {
+        for (int n = 1; n <= parts.most_narrow_rows; ++n) {
+            const std::string rows = std::string(measure::name_of(type)) + "/rows:" + std::to_string(n);
+            const double bytes = measure::bytes_of(type, tile_bytes / 4);
+            add({name("narrow_scores", rows), which, dim, n, type,
+                 [](const part_table& t, const tile_memory& m, int k) { t.narrow_scores(m, k); },
+                 products * n, bytes});
+            add({name("narrow_values", rows), which, dim, n, type,
+                 [](const part_table& t, const tile_memory& m, int k) { t.narrow_values(m, k); },
+                 products * n, bytes});
+        }
     }
     for (const element_type type :
          {element_type::f32, element_type::f16, element_type::bf16, element_type::q8_0, element_type::q4_0,

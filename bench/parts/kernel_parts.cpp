@@ -59,20 +59,7 @@ void values(const tile_memory& m, int n) {
     });
 }
 
-void narrow_scores(const tile_memory& m, int n) {
-    float* const row_scores = m.scratch;
-    float* const last = m.scratch + lanes * contract::chunk_keys;
-    narrow_score_tile(m.q, rows_of(m), m.keys, m.dim, n, last, row_scores, m.scores, m.state + 6 * panel_rows,
-                      m.rows);
-}
-
-void narrow_values(const tile_memory& m, int n) {
-    const row_state s = state_of(m);
-    narrow_value_tile(
-        {m.scores, rows_of(m), m.keys, n, round_up(m.dim, max_depth), s.keep, s.take, m.out, m.rows});
-}
-
-void decode(const tile_memory& m) {
+tile_source source_of(const tile_memory& m) {
     tile_source source{};
     source.data = m.stored;
     source.layout.token_stride = m.dim;
@@ -81,6 +68,29 @@ void decode(const tile_memory& m) {
     source.layout.scale_token_stride = 1;
     source.dim = m.dim;
     source.scales = m.scales;
+    return source;
+}
+
+/// All rows, and the room for some of them that follows `used` floats of the scratch.
+stored_rows stored_rows_of(const tile_source& source, const tile_memory& m, std::int64_t used) {
+    return rows_at(source, {0, m.keys}, m.keys, m.scratch + used);
+}
+
+constexpr std::int64_t weight_floats = static_cast<std::int64_t>(lanes) * contract::chunk_keys;
+
+void narrow_scores(const tile_memory& m, int n) {
+    const tile_source source = source_of(m);
+    kernels::TILEWISE_ISA::narrow_scores(m.q, stored_rows_of(source, m, weight_floats), n, m.scratch);
+}
+
+void narrow_values(const tile_memory& m, int n) {
+    const tile_source source = source_of(m);
+    const stored_rows rows = stored_rows_of(source, m, weight_floats);
+    kernels::TILEWISE_ISA::narrow_values({m.scores, rows, n, round_up(m.dim, max_depth), m.out, m.state});
+}
+
+void decode(const tile_memory& m) {
+    tile_source source = source_of(m);
     source.buffer = m.rows;
     load_tile(source, 0, m.keys);
 }
