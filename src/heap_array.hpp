@@ -3,6 +3,7 @@
 #ifndef TILEWISE_SRC_HEAP_ARRAY_HPP
 #define TILEWISE_SRC_HEAP_ARRAY_HPP
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,10 @@
 #include <new>
 #include <span>
 #include <type_traits>
+
+#if defined(__linux__)
+#    include <sys/mman.h>
+#endif
 
 #include "errors.hpp"
 
@@ -31,6 +36,21 @@ template <class Element>
     return count <= most / sizeof(Element) || lack_memory();
 }
 
+/// Asks the system to put memory that nothing has been written to on large pages, if there is much of it:
+/// where a page is, is looked up when it is first read, which is a third of the time of decoding from pages
+/// of 4 KiB on a virtual machine.
+inline void wish_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    constexpr std::size_t large_page = std::size_t{1} << 21U;
+    if (bytes < 4 * large_page) { return; }
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    const std::size_t skipped = (large_page - address % large_page) % large_page;
+    // Refused where the system has none: then pages are as they are.
+    madvise(static_cast<std::byte*>(memory) + skipped, (bytes - skipped) / large_page * large_page,
+            MADV_HUGEPAGE);
+#endif
+}
+
 /// An array on the heap.
 template <class Element>
 class heap_array {
@@ -44,8 +64,15 @@ public:
         constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
         if (count == 0) { return true; }
         if (count > most / sizeof(Element)) { return lack_memory(); }
-        memory_.reset(new (std::nothrow) Element[count]());
-        if (memory_ == nullptr) { return lack_memory(); }
+        if constexpr (std::is_trivially_default_constructible_v<Element>) {
+            memory_.reset(new (std::nothrow) Element[count]);
+            if (memory_ == nullptr) { return lack_memory(); }
+            wish_for_large_pages(memory_.get(), count * sizeof(Element));
+            std::fill_n(memory_.get(), count, Element{});
+        } else {
+            memory_.reset(new (std::nothrow) Element[count]());
+            if (memory_ == nullptr) { return lack_memory(); }
+        }
         size_ = count;
         return true;
     }

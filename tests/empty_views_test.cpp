@@ -29,6 +29,8 @@ void make_wild(View& view, bool may_be_null) {
 constexpr std::array cases = {attention_case{.heads = 2, .queries = 50, .keys = 0},
                               attention_case{.queries = 50, .keys = 200, .key_dim = 0},
                               attention_case{.heads = 2, .queries = 5, .keys = 200, .value_dim = 0},
+                              attention_case{.queries = 1, .keys = 300, .key_dim = 0},
+                              attention_case{.queries = 2, .keys = 300, .value_dim = 0},
                               attention_case{.batch = 0, .queries = 5, .keys = 5},
                               attention_case{.heads = 0, .kv_heads = 0, .queries = 5, .keys = 5},
                               attention_case{.heads = 2, .queries = 0, .keys = 5}};

@@ -68,32 +68,40 @@ struct converted_columns {
 };
 
 #if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
-/// 16 bytes of each of `lanes` keys, transposed, as `Stored`s: [16 / sizeof(Stored)][lanes].
-template <class Stored>
+/// 16 bytes of each of `lanes` keys, transposed: the columns of so many `Bytes`-byte elements.
+template <int Bytes>
 struct transposed_bytes {
-    static constexpr std::int64_t depth = 16 / sizeof(Stored);
-    alignas(64) Stored column[depth][lanes];
+    static constexpr std::int64_t depth = 16 / Bytes;
+    octets rows[8];
     TILEWISE_INLINE transposed_bytes(const std::byte* first_key, std::int64_t row_bytes) {
-        octets rows[8];
 #    pragma GCC unroll 8
         for (int n = 0; n < 8; ++n) { rows[n] = load_octets(first_key + n * row_bytes, 8 * row_bytes); }
-        transpose_octets<sizeof(Stored)>(rows);
-        auto* const bytes = reinterpret_cast<std::byte*>(column);
-#    pragma GCC unroll 8
-        for (int n = 0; n < 8; ++n) { store_octets(bytes + n * sizeof(octets), rows[n]); }
+        transpose_octets<Bytes>(rows);
+    }
+    /// Of single bytes: column n, sign-extended.
+    [[nodiscard]] TILEWISE_INLINE int_vec bytes(std::int64_t n) const {
+        return n % 2 == 0 ? widen_first_bytes(rows[n / 2]) : widen_last_bytes(rows[n / 2]);
     }
 };
 
 template <class Elements>
 struct short_columns {
     using stored = typename Elements::stored;
-    static constexpr std::int64_t depth = transposed_bytes<stored>::depth;
+    static constexpr std::int64_t depth = transposed_bytes<sizeof(stored)>::depth;
     template <class Use>
     static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
-        const transposed_bytes<stored> some(keys.data + first * static_cast<std::int64_t>(sizeof(stored)),
-                                            keys.row_bytes);
+        const transposed_bytes<sizeof(stored)> some(
+            keys.data + first * static_cast<std::int64_t>(sizeof(stored)), keys.row_bytes);
 #    pragma GCC unroll 16
-        for (std::int64_t n = 0; n < depth; ++n) { use(first + n, Elements::decode(some.column[n])); }
+        for (std::int64_t n = 0; n < depth; ++n) {
+            if constexpr (sizeof(stored) == 1) {
+                use(first + n, Elements::decode(some.bytes(n)));
+            } else {
+                alignas(64) stored column[lanes];
+                store_octets(reinterpret_cast<std::byte*>(column), some.rows[n]);
+                use(first + n, Elements::decode(column));
+            }
+        }
     }
 };
 
@@ -112,11 +120,9 @@ struct q8_0_columns {
         const std::byte* const block = keys.data + first / block_values * q8_0_elements::block_bytes;
         const vec scale = block_scales(block, keys.row_bytes);
         for (std::int64_t half = 0; half < depth; half += 16) {
-            const transposed_bytes<std::int8_t> some(block + 2 + half, keys.row_bytes);
+            const transposed_bytes<1> some(block + 2 + half, keys.row_bytes);
 #    pragma GCC unroll 16
-            for (std::int64_t n = 0; n < 16; ++n) {
-                use(first + half + n, to_float(load_i8(some.column[n])) * scale);
-            }
+            for (std::int64_t n = 0; n < 16; ++n) { use(first + half + n, to_float(some.bytes(n)) * scale); }
         }
     }
 };
@@ -127,14 +133,12 @@ struct q4_0_columns {
     static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
         const std::byte* const block = keys.data + first / block_values * q4_0_elements::block_bytes;
         const vec scale = block_scales(block, keys.row_bytes);
-        const transposed_bytes<std::int8_t> both(block + 2, keys.row_bytes);
+        const transposed_bytes<1> both(block + 2, keys.row_bytes);
+#    pragma GCC unroll 16
+        for (std::int64_t n = 0; n < 16; ++n) { use(first + n, q4_0_elements::value(both.bytes(n), scale)); }
 #    pragma GCC unroll 16
         for (std::int64_t n = 0; n < 16; ++n) {
-            use(first + n, q4_0_elements::value(load_i8(both.column[n]), scale));
-        }
-#    pragma GCC unroll 16
-        for (std::int64_t n = 0; n < 16; ++n) {
-            use(first + 16 + n, q4_0_elements::value(load_i8(both.column[n]) >> 4, scale));
+            use(first + 16 + n, q4_0_elements::value(both.bytes(n) >> 4, scale));
         }
     }
 };

@@ -129,14 +129,15 @@ void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count,
 /// Numbers without their scale.
 struct i8_elements {
     using stored = std::int8_t;
-    static TILEWISE_INLINE vec decode(const stored* from) { return to_float(load_i8(from)); }
+    static TILEWISE_INLINE vec decode(int_vec bits) { return to_float(bits); }
+    static TILEWISE_INLINE vec decode(const stored* from) { return decode(load_i8(from)); }
 };
 
 /// FP8: the bits of a small number are those of a smaller exponent range, and scaling moves them.
 struct e4m3_elements {
     using stored = std::int8_t;
-    static TILEWISE_INLINE vec decode(const stored* from) {
-        const int_vec bits = load_i8(from);
+    static TILEWISE_INLINE vec decode(const stored* from) { return decode(load_i8(from)); }
+    static TILEWISE_INLINE vec decode(int_vec bits) {
         const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 20) * broadcast(0x1p120F);
         const vec number = select(magnitude < broadcast(480.0F), magnitude, broadcast(__builtin_nanf("")));
         return with_sign_of(number, float_of_bits(bits));
@@ -144,8 +145,8 @@ struct e4m3_elements {
 };
 struct e5m2_elements {
     using stored = std::int8_t;
-    static TILEWISE_INLINE vec decode(const stored* from) {
-        const int_vec bits = load_i8(from);
+    static TILEWISE_INLINE vec decode(const stored* from) { return decode(load_i8(from)); }
+    static TILEWISE_INLINE vec decode(int_vec bits) {
         const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 21) * broadcast(0x1p112F);
         return with_sign_of(with_specials(magnitude), float_of_bits(bits));
     }

@@ -191,7 +191,7 @@ struct value_run {
     std::int64_t last;
     const std::byte* data;
     std::int64_t row_bytes;
-    const std::byte* ahead;  ///< what is prefetched meanwhile, row by row, or the same
+    std::uintptr_t ahead;  ///< what is prefetched meanwhile, row by row, or the same
 };
 
 /// The rows from `first` on, up to the end of their page, or `most` of them.
@@ -201,8 +201,9 @@ inline value_run run_of_rows(const stored_rows& rows, std::int64_t first, std::i
     std::int64_t count = smaller(rows.count - first, most);
     if (source.pages != nullptr) { count = smaller(count, source.page_keys - token % source.page_keys); }
     const std::byte* const data = place_of(source, *rows.type, token).row;
-    const std::byte* const ahead = ahead_of(rows, first);
-    return {first, first + count, data, rows.row_bytes, ahead == nullptr ? data : ahead};
+    const std::uintptr_t ahead = ahead_of(rows, first);
+    return {first, first + count, data, rows.row_bytes,
+            ahead == 0 ? reinterpret_cast<std::uintptr_t>(data) : ahead};
 }
 
 /// Sums of weights are found on the way, with the first columns, for so many rows: for few rows, a chain of
@@ -227,12 +228,12 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
             sum[r][n] = start ? broadcast(0.0F) : load(sums + r * s.columns + n * lanes);
         }
     }
-    const std::byte* data = run.data;
-    const std::byte* ahead = run.ahead + bytes_before<Elements>(x);
-    for (std::int64_t j = run.first; j < run.last; ++j, data += run.row_bytes, ahead += run.row_bytes) {
+    std::uintptr_t ahead = run.ahead + static_cast<std::uintptr_t>(bytes_before<Elements>(x));
+    for (std::int64_t j = run.first; j < run.last; ++j, ahead += static_cast<std::uintptr_t>(run.row_bytes)) {
+        const std::byte* const data = run.data + (j - run.first) * run.row_bytes;
         if constexpr (!waits_for_memory<Elements>(Rows)) {
             for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
-                __builtin_prefetch(ahead + n, 0, 2);
+                prefetch(ahead + static_cast<std::uintptr_t>(n));
             }
         }
         vec weight[Rows];
@@ -318,7 +319,8 @@ inline value_run convert_run(const stored_rows& v, const value_run& run) {
         load_row(*v.source, *v.type, place_of(*v.source, *v.type, v.first + j),
                  converted + (j - run.first) * stride);
     }
-    return {run.first, run.last, v.gathered, stride * static_cast<std::int64_t>(sizeof(float)), v.gathered};
+    return {run.first, run.last, v.gathered, stride * static_cast<std::int64_t>(sizeof(float)),
+            reinterpret_cast<std::uintptr_t>(v.gathered)};
 }
 
 /// The chunk's sums, l_c and o_c: of a few rows of V at a time where there are many query rows, since they
@@ -327,7 +329,9 @@ inline void narrow_values(const value_sums& s) {
     constexpr std::int64_t near_rows = 32;
     const auto add = functions_of(*s.v.type).add_values;
     const bool stored = add != nullptr && s.v.source->dim == s.columns;
-    if (s.rows > rows_with_weight_sums) { sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums); }
+    if (s.rows > rows_with_weight_sums || s.columns == 0) {
+        sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums);
+    }
     const std::int64_t most = !stored ? lanes : s.rows > 2 ? near_rows : contract::chunk_keys;
     for (std::int64_t j = 0; j < s.v.count;) {
         const value_run run = run_of_rows(s.v, j, most);

@@ -137,7 +137,8 @@ TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
 }
 
 #if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
-// 16 bytes of each of lanes / 8 keys that are eight apart.
+// 16 bytes of each of lanes / 8 keys that are eight apart; the signed bytes of its first and of its last
+// half.
 #    if defined(TILEWISE_ISA_IS_avx512)
 using octets = __m256i;
 TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t eight_rows) {
@@ -148,6 +149,12 @@ TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t eight_rows
 TILEWISE_INLINE void store_octets(std::byte* to, octets value) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(to), value);
 }
+TILEWISE_INLINE int_vec widen_first_bytes(octets value) {
+    return _mm512_cvtepi8_epi32(_mm256_castsi256_si128(value));
+}
+TILEWISE_INLINE int_vec widen_last_bytes(octets value) {
+    return _mm512_cvtepi8_epi32(_mm256_extracti128_si256(value, 1));
+}
 #        define TILEWISE_UNPACK(half, bits, a, b) _mm256_unpack##half##_epi##bits(a, b)
 #    else
 using octets = __m128i;
@@ -156,6 +163,10 @@ TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t /*eight_ro
 }
 TILEWISE_INLINE void store_octets(std::byte* to, octets value) {
     _mm_store_si128(reinterpret_cast<__m128i*>(to), value);
+}
+TILEWISE_INLINE int_vec widen_first_bytes(octets value) { return _mm256_cvtepi8_epi32(value); }
+TILEWISE_INLINE int_vec widen_last_bytes(octets value) {
+    return _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(value, value));
 }
 #        define TILEWISE_UNPACK(half, bits, a, b) _mm_unpack##half##_epi##bits(a, b)
 #    endif

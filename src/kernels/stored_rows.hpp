@@ -37,24 +37,31 @@ inline tile_source source_of(const tile& rows, std::int64_t dim, std::int64_t fi
     return source;
 }
 
+/// What is prefetched may be in no array, where no pointer may point.
+TILEWISE_INLINE void prefetch(std::uintptr_t address) {
+    __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);  // NOLINT(performance-no-int-to-ptr)
+}
+
 /// Walks over the cache lines of rows that will be used soon, to prefetch them into the second-level cache,
 /// spread over the work on others. Every line: what is left out costs the whole latency of memory.
 class line_walk {
 public:
-    line_walk(const std::byte* rows, std::int64_t count, std::int64_t row_bytes, std::int64_t used_bytes,
+    line_walk(std::uintptr_t rows, std::int64_t count, std::int64_t row_bytes, std::int64_t used_bytes,
               std::int64_t steps)
-        : row_(rows), row_bytes_(row_bytes), lines_((used_bytes + line_bytes - 1) / line_bytes) {
+        : row_(rows),
+          row_bytes_(static_cast<std::uintptr_t>(row_bytes)),
+          lines_((used_bytes + line_bytes - 1) / line_bytes) {
         if (row_bytes < used_bytes + line_bytes) {  // as one long row
             lines_ = (count * row_bytes + line_bytes - 1) / line_bytes;
             count = 1;
         }
-        left_ = rows == nullptr ? 0 : count * lines_;
+        left_ = rows == 0 ? 0 : count * lines_;
         per_step_ = (left_ + steps - 1) / larger(steps, 1);
     }
     TILEWISE_INLINE void step() {
         const std::int64_t end = left_ - smaller(per_step_, left_);
         for (; left_ > end; --left_) {
-            __builtin_prefetch(row_ + line_ * line_bytes, 0, 2);
+            prefetch(row_ + static_cast<std::uintptr_t>(line_ * line_bytes));
             if (++line_ == lines_) {
                 line_ = 0;
                 row_ += row_bytes_;
@@ -64,8 +71,8 @@ public:
 
 private:
     static constexpr std::int64_t line_bytes = 64;
-    const std::byte* row_;
-    std::int64_t row_bytes_;
+    std::uintptr_t row_;
+    std::uintptr_t row_bytes_;
     std::int64_t line_ = 0;
     std::int64_t lines_;
     std::int64_t left_ = 0;
@@ -106,6 +113,7 @@ inline void look_up_next_chunk(const stored_rows& rows) {
     const std::int64_t step = larger(page_bytes / larger(rows.row_bytes, 1), 1);
     const std::int64_t first = rows.first + rows.count;
     const std::int64_t last = smaller(first + contract::chunk_keys, rows.last);
+    if (rows.used_bytes == 0) { return; }  // and there may be no memory at all
     for (std::int64_t token = first; token < last; token += step) {
         touch(place_of(*rows.source, *rows.type, token).row);
     }
@@ -142,10 +150,11 @@ TILEWISE_INLINE bool on_one_page(const tile_source& source, std::int64_t token, 
 /// Rows that are prefetched ahead of their use: those of the next chunk are too far, and drop out again.
 inline constexpr std::int64_t rows_ahead = 32;
 
-/// What is to be prefetched while the rows from `row` on are used; null: nothing.
-TILEWISE_INLINE const std::byte* ahead_of(const stored_rows& rows, std::int64_t row) {
+/// What is to be prefetched while the rows from `row` on are used; 0: nothing.
+TILEWISE_INLINE std::uintptr_t ahead_of(const stored_rows& rows, std::int64_t row) {
     const std::int64_t token = rows.first + row + rows_ahead;
-    return token < rows.last ? place_of(*rows.source, *rows.type, token).row : nullptr;
+    if (token >= rows.last) { return 0; }
+    return reinterpret_cast<std::uintptr_t>(place_of(*rows.source, *rows.type, token).row);
 }
 
 /// Rows so far apart fall into a few sets of the first-level cache, which then holds no `lanes` of them.
@@ -159,7 +168,7 @@ inline key_rows key_group(const stored_rows& rows, std::int64_t row) {
         return {place_of(*rows.source, *rows.type, token).row, rows.row_bytes};
     }
     const std::int64_t stride = tile_stride(rows.source->dim) * static_cast<std::int64_t>(sizeof(float));
-    for (std::int64_t n = 0; n < lanes; ++n) {
+    for (std::int64_t n = 0; n < lanes && rows.used_bytes > 0; ++n) {
         __builtin_memcpy(rows.gathered + n * stride,
                          place_of(*rows.source, *rows.type, token + smaller(n, count - 1)).row,
                          static_cast<std::size_t>(rows.used_bytes));
