@@ -105,7 +105,11 @@ bool check_arguments(const const_tensor& q, const const_tensor& k, const const_t
     p.v_layout = layout_of(with_sound_strides(v));
     p.q_type = q.type;
     p.out_type = out.type;
-    return require_countable(p) && check_results(how, q, k, memory, p) && check_options(how, memory, p);
+    if (!require_countable(p) || !check_results(how, q, k, memory, p) || !check_options(how, memory, p)) {
+        return false;
+    }
+    p.has_results = has_results(out, how, p);
+    return true;
 }
 
 std::int64_t count_chunks(const problem& p) {

@@ -35,6 +35,7 @@ struct problem {
     kernels::score_rules scores;
     const float* sinks;
     kernels::chosen_rows chosen;
+    bool has_results;                            ///< something is written, or a score function called
     bool sum_keys;                               ///< sums of weights per key are wanted
     std::span<const std::int64_t> key_lengths;   ///< empty: all keys count
     std::span<const std::int64_t> query_starts;  ///< of packed sequences; empty: batch entries

@@ -128,9 +128,7 @@ tilewise_status tilewise_slice(const tilewise_tensor* view, int32_t along, int64
     axis which{};
     if (!require_pointer("part", part) ||
         !read_enumerator("axis", along, TILEWISE_AXIS_HEAD_DIM + 1, which) ||
-        !read_tensor("view", view, from) ||
-        !check_slice(first, count, from.extents[static_cast<std::size_t>(along)],
-                     from.strides[static_cast<std::size_t>(along)], block_of(from.type).elements)) {
+        !read_tensor("view", view, from) || !check_slice(from, which, first, count)) {
         return c_status(false);
     }
     *part = c_tensor_of(from.slice(which, first, count));

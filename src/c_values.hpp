@@ -71,6 +71,9 @@ inline tilewise_status c_status(const status& result) { return static_cast<tilew
 inline tilewise_status c_status(bool worked) { return c_status(status_of(worked)); }
 static_assert(static_cast<int>(status_code::stream_finished) == TILEWISE_STREAM_FINISHED);
 
+/// No version's structures are larger: a size that was never set is not followed.
+constexpr std::size_t largest_size = std::size_t{1} << 16U;
+
 /// Any version of a structure that grows, in the form of this one: it begins with its size. Members that only
 /// a later version has must be zeros. Null: all are.
 template <class Structure>
@@ -78,7 +81,7 @@ template <class Structure>
                                   Structure& to) {
     to = {};
     if (from == nullptr) { return true; }
-    if (from->size < least_size) {
+    if (from->size < least_size || from->size > largest_size) {
         return refuse(name, ": size is ", from->size, ", it must be sizeof(tilewise_", name, "), ", sizeof to,
                       " in this version");
     }

@@ -40,7 +40,7 @@ bool kv_pages::make(std::string_view name, element_type type, std::int64_t pages
         return refuse(name, ": blocks of ", block.elements, " given, the dimension ", dim,
                       " must be a multiple of it");
     }
-    row_bytes_ = dim / block.elements * block.bytes;
+    if (__builtin_mul_overflow(dim / block.elements, block.bytes, &row_bytes_)) { return lack_memory(); }
     return rows_.allocate({pages, heads, tokens, row_bytes_}) &&
            (!has_scales(type) || scales_.allocate({pages, heads, tokens})) && row_.allocate({dim});
 }

@@ -155,11 +155,12 @@ bool kv_cache::state::make_room(int number, std::int64_t added) {
     kv_sequence& of = sequences[static_cast<std::size_t>(number)];
     const std::int64_t dropped = droppable(of);
     const std::int64_t first = of.first + dropped * how.page_tokens;
-    const std::int64_t tokens = of.length + added - first;
-    if (tokens > how.max_tokens) {
-        return fail(status_code::cache_full, "kv_cache: sequence ", number, " would hold ", tokens,
-                    " tokens, it may hold ", how.max_tokens);
+    const std::int64_t kept = of.length - first;
+    if (added > how.max_tokens - kept) {
+        return fail(status_code::cache_full, "kv_cache: sequence ", number, " holds ", kept, " tokens, ",
+                    added, " more would exceed the ", how.max_tokens, " that it may hold");
     }
+    const std::int64_t tokens = kept + added;
     std::int64_t available = free_count;
     for (std::int64_t n = 0; n < dropped; ++n) {
         available += owners[static_cast<std::size_t>(pages_of(number)[n])] == 1 ? 1 : 0;

@@ -129,6 +129,7 @@ void find_shares(std::span<const partial_result> parts, const place& row, row_sh
 
 void merge_row(std::span<const partial_result> parts, const place& row, const row_shares& shares,
                const tensor& out) {
+    if (out.head_dim() == 0) { return; }
     const std::int64_t first = index_in(out, row);
     for (std::int64_t x = 0; x < out.head_dim(); ++x) {
         double sum = 0.0;
@@ -150,6 +151,7 @@ status try_merge(std::span<const partial_result> parts, const tensor& out, const
     const float_environment standard;
     row_shares shares;
     if (!check_merge(parts, out, lse) || !shares.of_part.allocate(parts.size())) { return status_of(false); }
+    if (out.batch() == 0 || out.heads() == 0 || out.tokens() == 0) { return {}; }
     for (std::int64_t b = 0; b < out.batch(); ++b) {
         for (std::int64_t h = 0; h < out.heads(); ++h) {
             for (std::int64_t t = 0; t < out.tokens(); ++t) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace tilewise::onnx {
 
@@ -140,7 +141,7 @@ template bool make_heads_view(std::string_view, const array&, const head_count&,
 template bool make_heads_view(std::string_view, const const_array&, const head_count&, const_tensor&);
 
 bool require_vector(std::string_view name, const const_array& from, std::int64_t count,
-                    std::string_view reason, std::size_t alignment) {
+                    std::string_view reason, std::size_t size) {
     if (from.shape.size() != 1 || from.shape[0] != count) {
         return refuse(name, ": shape ", shown(from.shape), " given, it must be [", count, "], ", reason);
     }
@@ -149,8 +150,12 @@ bool require_vector(std::string_view name, const const_array& from, std::int64_t
     }
     if (count > 0 && from.data == nullptr) { return refuse(name, ": null data given, it has elements"); }
     const auto address = reinterpret_cast<std::uintptr_t>(from.data);
-    if (address % alignment != 0) {
-        return refuse(name, ": data at address ", address, " given, it must be a multiple of ", alignment);
+    if (address % size != 0) {
+        return refuse(name, ": data at address ", address, " given, it must be a multiple of ", size);
+    }
+    if (static_cast<std::uintptr_t>(count) > (std::numeric_limits<std::uintptr_t>::max() - address) / size) {
+        return refuse(name, ": ", count, " elements from address ", address,
+                      " given, all must have addresses");
     }
     return true;
 }

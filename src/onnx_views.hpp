@@ -45,16 +45,16 @@ template <class Void>
 [[nodiscard]] bool make_aligned_view(std::string_view name, const basic_array<Void>& from, element_type type,
                                      basic_tensor<Void>& view);
 
-/// Checks the shape, strides and memory of a vector without gaps; `reason` says why it has `count` elements.
+/// Checks the shape, strides and memory of a vector without gaps, whose elements have `size` bytes; `reason`
+/// says why it has `count` of them.
 [[nodiscard]] bool require_vector(std::string_view name, const const_array& from, std::int64_t count,
-                                  std::string_view reason, std::size_t alignment);
+                                  std::string_view reason, std::size_t size);
 
 template <class Element>
 [[nodiscard]] bool find_elements(std::string_view name, const const_array& from, data_type type,
                                  std::int64_t count, std::string_view reason,
                                  std::span<const Element>& elements) {
-    if (!require_type(name, from.type, type) ||
-        !require_vector(name, from, count, reason, alignof(Element))) {
+    if (!require_type(name, from.type, type) || !require_vector(name, from, count, reason, sizeof(Element))) {
         return false;
     }
     elements = {static_cast<const Element*>(from.data), static_cast<std::size_t>(count)};

@@ -112,12 +112,13 @@ bool check_grid(std::string_view name, const const_tensor& view, std::span<const
                 kernels::grid& grid) {
     if (view.data == nullptr) { return true; }
     byte_range bytes;
-    grid.data = view.data;
-    grid.key_stride = view.strides[3];
+    const const_tensor sound = with_sound_strides(view);
+    grid.data = sound.data;
+    grid.key_stride = sound.strides[3];
     if (!check_view(name, view, allowed, bytes) ||
-        !broadcast_stride(name, view, 0, p.batch, grid.batch_stride) ||
-        !broadcast_stride(name, view, 1, p.heads, grid.head_stride) ||
-        !broadcast_stride(name, view, 2, rows, grid.query_stride)) {
+        !broadcast_stride(name, sound, 0, p.batch, grid.batch_stride) ||
+        !broadcast_stride(name, sound, 1, p.heads, grid.head_stride) ||
+        !broadcast_stride(name, sound, 2, rows, grid.query_stride)) {
         return false;
     }
     if (view.head_dim() != columns) {
@@ -208,16 +209,18 @@ bool check_starts(std::string_view name, std::span<const std::int64_t> starts, s
     if (starts.size() < 2) {
         return refuse(name, ": ", starts.size(), " values given, it must be 2 or more");
     }
-    longest = 0;
     for (std::size_t b = 0; b + 1 < starts.size(); ++b) {
         if (starts[b + 1] < starts[b]) {
             return refuse(name, ": ", starts[b + 1], " follows ", starts[b], ", values must not descend");
         }
-        longest = std::max(longest, starts[b + 1] - starts[b]);
     }
     if (starts.front() < 0 || starts.back() > tokens) {
         return refuse(name, ": from ", starts.front(), " to ", starts.back(),
                       " given, they must be from 0 to ", tokens);
+    }
+    longest = 0;
+    for (std::size_t b = 0; b + 1 < starts.size(); ++b) {
+        longest = std::max(longest, starts[b + 1] - starts[b]);
     }
     return true;
 }
@@ -283,8 +286,8 @@ bool check_packing(const options& how, const const_tensor& q, const const_tensor
 }
 
 bool check_pages(const options& how, const const_tensor& k, memory_map& memory, problem& p) {
-    const const_tensor& table = how.block_table;
-    if (table.data == nullptr) { return true; }
+    if (how.block_table.data == nullptr) { return true; }
+    const const_tensor table = with_sound_strides(how.block_table);
     byte_range bytes;
     if (!check_view("block_table", table, element_type::i32, bytes) || !memory.read("block_table", bytes) ||
         !require_extent("block_table", table, axis::batch, p.batch, "q, or sequences") ||
@@ -303,7 +306,10 @@ bool check_pages(const options& how, const const_tensor& k, memory_map& memory, 
     p.page_keys = k.tokens();
     p.sequence_stride = table.strides[0];
     p.table_stride = table.strides[3];
-    p.keys = table.head_dim() * p.page_keys;
+    if (__builtin_mul_overflow(table.head_dim(), p.page_keys, &p.keys)) {
+        return refuse("block_table: ", table.head_dim(), " pages of ", p.page_keys,
+                      " keys given, their product must fit in 63 bits");
+    }
     if (!check_key_lengths(how.key_lengths, p)) { return false; }
     for (std::size_t b = 0; b < how.key_lengths.size(); ++b) {
         const std::int32_t* const pages = p.pages + static_cast<std::int64_t>(b) * p.sequence_stride;
@@ -323,6 +329,10 @@ bool check_workspace(const options& how, memory_map& memory) {
     const auto first = reinterpret_cast<std::uintptr_t>(how.workspace.data());
     if (first == 0 && !how.workspace.empty()) {
         return refuse("workspace: null data given, it has ", how.workspace.size(), " bytes");
+    }
+    if (how.workspace.size() > std::numeric_limits<std::uintptr_t>::max() - first) {
+        return refuse("workspace: ", how.workspace.size(), " bytes at address ", first,
+                      " given, all must have addresses");
     }
     return memory.write("workspace", {first, first + how.workspace.size()});
 }

@@ -34,6 +34,9 @@ namespace tilewise {
 [[nodiscard]] bool check_results(const options& how, const const_tensor& q, const const_tensor& k,
                                  memory_map& memory, problem& p);
 
+/// Whether a call has anything to do: a result with elements, or scores for a function.
+bool has_results(const tensor& out, const options& how, const problem& p);
+
 }  // namespace tilewise
 
 #endif

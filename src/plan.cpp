@@ -272,7 +272,7 @@ bool make_plan(const problem& p, const options& how, work_plan& w) {
     w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);
     w.summary.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) * w.summary.visible_scores;
     // Products of extents are counted in 63 bits where none of them is 0.
-    if (p.batch == 0 || p.heads == 0 || p.queries == 0) { return true; }
+    if (p.batch == 0 || p.heads == 0 || p.queries == 0 || !p.has_results) { return true; }
     std::int64_t block =
         rows_within_budget(p, kernels, how.scratch_budget == 0 ? preferred_scratch() : how.scratch_budget);
     const std::int64_t most_tasks = count_tasks(p, kernels.panel_rows) * most_key_parts(p, kernels);

@@ -236,7 +236,9 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
     const float_environment standard;
     problem p{};
     memory room;
-    if (!check_arguments(q, k, v, out, how, p) || !room.allocate(p)) { return status_of(false); }
+    if (!check_arguments(q, k, v, out, how, p)) { return status_of(false); }
+    if (!p.has_results) { return {}; }
+    if (!room.allocate(p)) { return status_of(false); }
     key_sums sums{{room.block_sums.data(), room.block_sums.size()},
                   {room.total_sums.data(), room.total_sums.size()}};
     for (std::int64_t index = 0; index < p.batch; ++index) {

@@ -1,5 +1,6 @@
 // Checks of the results that a call may be asked for besides the output.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -60,6 +61,15 @@ bool check_results(const options& how, const const_tensor& q, const const_tensor
            check_chosen_rows(how, q, p) &&
            check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys},
                         memory);
+}
+
+bool has_results(const tensor& out, const options& how, const problem& p) {
+    if (!is_empty(out) || (how.score_function.call != nullptr && p.keys > 0)) { return true; }
+    const extra_results& extra = how.extra;
+    const std::array views = {&how.lse, &extra.row_maximum, &extra.entropy, &extra.key_weights,
+                              &extra.weights};
+    return std::any_of(views.begin(), views.end(),
+                       [](const tensor* view) { return view->data != nullptr && !is_empty(*view); });
 }
 
 }  // namespace tilewise

@@ -101,7 +101,8 @@ void rotate_token(const tensor& x, std::int64_t batch, std::int64_t token, rotar
 
 /// Rotates all tokens; find(position, angles) says by which angles.
 template <class Find>
-bool rotate(const tensor& x, std::int64_t dims, const rotary_options& how, const Find& find) {
+bool rotate(const tensor& turned, std::int64_t dims, const rotary_options& how, const Find& find) {
+    const tensor x = with_sound_strides(turned);
     token_angles angles;
     if (!angles.allocate(dims / 2)) { return false; }
     const auto rotate_one = x.type == element_type::f16    ? rotate_token<float16>
@@ -221,10 +222,11 @@ status try_rotary_embedding(const tensor& x, const rotary_options& how) noexcept
     std::int64_t dims = 0;
     frequencies_of_pairs frequencies;
     if (!check_rows(x, how, memory, dims) || !check_theta(how.theta) ||
-        !check_options(how, x.batch(), x.tokens(), all_positions) ||
-        !find_frequencies(dims, how.theta, frequencies)) {
+        !check_options(how, x.batch(), x.tokens(), all_positions)) {
         return status_of(false);
     }
+    if (is_empty(x)) { return {}; }
+    if (!find_frequencies(dims, how.theta, frequencies)) { return status_of(false); }
     return status_of(rotate(x, dims, how, [&](std::int64_t position, token_angles& angles) {
         for (std::size_t i = 0; i < frequencies.size(); ++i) {
             const elementary::sine_and_cosine exact = sine_and_cosine_at(frequencies[i], position);
@@ -245,6 +247,7 @@ status try_rotary_embedding(const tensor& x, const const_tensor& cosines, const 
         !check_options(how, x.batch(), x.tokens(), {0, cosines.tokens() - 1, ", a row of the tables"})) {
         return status_of(false);
     }
+    if (is_empty(x)) { return {}; }
     return status_of(rotate(x, dims, how, [&](std::int64_t position, token_angles& angles) {
         for (std::int64_t i = 0; i < dims / 2; ++i) {
             angles.cosines[static_cast<std::size_t>(i)] = entry_of(cosines, position, i);
@@ -263,15 +266,16 @@ status try_rotary_tables(const tensor& cosines, const tensor& sines, const rotar
         !require_distinct_elements("cosines", cosines) || !require_distinct_elements("sines", sines)) {
         return status_of(false);
     }
-    if (how.dims.has_value() && *how.dims != 2 * pairs) {
-        return status_of(
-            refuse("dims: ", *how.dims, " given, it must be ", 2 * pairs, ", twice the tables' head_dim"));
+    if (how.dims.has_value() && (*how.dims / 2 != pairs || *how.dims % 2 != 0)) {
+        return status_of(refuse("dims: ", *how.dims, " given, it must be ",
+                                2 * static_cast<std::uint64_t>(pairs), ", twice the tables' head_dim"));
     }
-    frequencies_of_pairs frequencies;
-    if (!check_theta(how.theta) || !check_options(how, 1, cosines.tokens(), all_positions) ||
-        !find_frequencies(2 * pairs, how.theta, frequencies)) {
+    if (!check_theta(how.theta) || !check_options(how, 1, cosines.tokens(), all_positions)) {
         return status_of(false);
     }
+    if (is_empty(cosines)) { return {}; }
+    frequencies_of_pairs frequencies;
+    if (!find_frequencies(2 * pairs, how.theta, frequencies)) { return status_of(false); }
     for (std::int64_t t = 0; t < cosines.tokens(); ++t) {
         for (std::int64_t i = 0; i < pairs; ++i) {
             const elementary::sine_and_cosine exact = sine_and_cosine_at(

@@ -11,6 +11,7 @@
 #include "float_environment.hpp"
 #include "reference_elements.hpp"
 #include "stream_state.hpp"
+#include "views.hpp"
 
 namespace tilewise {
 
@@ -103,7 +104,7 @@ bool advance_over(stream_state& s, const const_tensor& k, const const_tensor& v,
 
 bool make(stream_state& s, const const_tensor& q, const stream_sizes& sizes, const options& how) {
     const float_environment standard;  // the default scale is computed
-    s.q = q;
+    s.q = with_sound_strides(q);
     s.how = how;
     s.total_keys = sizes.total_keys;
     const problem& p = s.sizes;
@@ -142,9 +143,12 @@ status attention_stream::try_add(const const_tensor& k, const const_tensor& v) n
     stream_state& s = *state_;
     const float_environment standard;
     if (!detail::check_piece(s, k, v)) { return status_of(false); }
+    const const_tensor keys = with_sound_strides(k);
+    const const_tensor values = with_sound_strides(v);
     const piece_cut cut = cut_piece(s, k.tokens());
-    if (cut.first + cut.whole > 0 && !advance_over(s, k, v, cut)) { return status_of(false); }
-    carry(s, tokens_of(k, k.tokens() - cut.rest, cut.rest), tokens_of(v, k.tokens() - cut.rest, cut.rest));
+    if (cut.first + cut.whole > 0 && !advance_over(s, keys, values, cut)) { return status_of(false); }
+    const std::int64_t rest = k.tokens() - cut.rest;
+    carry(s, tokens_of(keys, rest, cut.rest), tokens_of(values, rest, cut.rest));
     return {};
 }
 
@@ -159,8 +163,9 @@ status attention_stream::try_finish(const tensor& out, const tensor& lse,
     if (!require_live(state_, "finish")) { return status_of(false); }
     stream_state& s = *state_;
     const float_environment standard;
-    const detail::stream_results into{out, lse, row_maximum};
-    if (!detail::check_stream_results(s, into)) { return status_of(false); }
+    if (!detail::check_stream_results(s, {out, lse, row_maximum})) { return status_of(false); }
+    const detail::stream_results into{with_sound_strides(out), with_sound_strides(lse),
+                                      with_sound_strides(row_maximum)};
     s.sizes.out_type = out.type;
     detail::planned_piece rest;
     scratch_array owned;

@@ -97,6 +97,7 @@ bool check_stream(const const_tensor& q, const stream_sizes& sizes, const option
         !refuse_what_cannot_be_streamed(how)) {
         return false;
     }
+    p.has_results = true;  // or finish may want some
     p.batch = p.batch_entries = q.batch();
     p.queries = p.query_tokens = q.tokens();
     p.heads = q.heads();

@@ -99,22 +99,43 @@ bool is_empty(const const_tensor& view) {
     return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;
 }
 
-bool check_slice(std::int64_t first, std::int64_t count, std::int64_t extent, std::int64_t stride,
-                 std::int64_t block_elements) {
-    if (first < 0 || count < 0 || first > extent || count > extent - first) {
-        return refuse("slice: first ", first, " and count ", count, " given, the axis has ", extent,
-                      " elements");
-    }
-    if (first * stride % block_elements != 0) {
-        return refuse("slice: element ", first, " given, a slice must begin at a whole block of ",
-                      block_elements, " elements");
+namespace {
+
+/// Whether a slice begins where 63 bits can count its bytes.
+bool require_countable_slice(std::int64_t first, std::int64_t stride) {
+    std::int64_t offset = 0;
+    constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 32;
+    if (__builtin_mul_overflow(first, stride, &offset) || offset < -limit || offset > limit) {
+        return refuse("slice: first ", first, " given with a stride of ", stride,
+                      ", their product in bytes must fit in 63 bits");
     }
     return true;
 }
 
-void detail::refuse_wrong_slice(std::int64_t first, std::int64_t count, std::int64_t extent,
-                                std::int64_t stride, std::int64_t block_elements) {
-    raise_unless(status_of(check_slice(first, count, extent, stride, block_elements)));
+}  // namespace
+
+bool check_slice(const const_tensor& view, axis along, std::int64_t first, std::int64_t count) {
+    const auto a = static_cast<std::size_t>(along);
+    if (first < 0 || count < 0 || first > view.extents[a] || count > view.extents[a] - first) {
+        return refuse("slice: first ", first, " and count ", count, " given, the axis has ", view.extents[a],
+                      " elements");
+    }
+    if (count == 0 || is_empty(view)) { return true; }
+    if (!require_countable_slice(first, view.strides[a]) ||
+        (view.scales != nullptr && !require_countable_slice(first, view.scale_strides[a]))) {
+        return false;
+    }
+    const element_block block = block_of(view.type);
+    if (first * view.strides[a] % block.elements != 0) {
+        return refuse("slice: element ", first, " given, a slice must begin at a whole block of ",
+                      block.elements, " elements");
+    }
+    return true;
+}
+
+void detail::refuse_wrong_slice(const const_tensor& view, axis along, std::int64_t first,
+                                std::int64_t count) {
+    raise_unless(status_of(check_slice(view, along, first, count)));
 }
 void detail::refuse_extent(std::int64_t extent) {
     raise(status_of(refuse("extent ", extent, " given, it must be at least 0")));
@@ -167,8 +188,14 @@ bool check_view(std::string_view name, const const_tensor& view, std::span<const
     const element_block block = block_of(view.type);
     const std::int64_t first = lowest / block.elements - (lowest % block.elements < 0 ? 1 : 0);
     const std::int64_t last = highest / block.elements + 1;
-    bytes = {address + static_cast<std::uintptr_t>(first * block.bytes),
-             address + static_cast<std::uintptr_t>(last * block.bytes)};
+    const auto distance = [&](std::int64_t blocks) {
+        return static_cast<std::uintptr_t>(blocks * block.bytes);
+    };
+    if (distance(-first) > address || distance(last) > std::numeric_limits<std::uintptr_t>::max() - address) {
+        return refuse(name, ": data at address ", address, " and elements from offset ", lowest, " to ",
+                      highest, " given, all must have addresses");
+    }
+    bytes = {address - distance(-first), address + distance(last)};
     return true;
 }
 

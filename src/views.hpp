@@ -42,13 +42,16 @@ inline constexpr element_type key_value_types[] = {element_type::f32,  element_t
 
 bool is_empty(const const_tensor& view);
 
-/// The strides of a view without elements may be anything, and nobody checks them: they are 0 here, for
-/// offsets to be computed with.
+/// The strides of a view without elements, and of an axis with one index, may be anything, and nobody checks
+/// them: here they are some that offsets can be computed with. Nor need scales be there without elements.
 template <class Void>
 basic_tensor<Void> with_sound_strides(basic_tensor<Void> view) {
-    if (is_empty(view)) {
-        view.strides = {};
-        view.scale_strides = {};
+    const bool empty = is_empty(view);
+    if (empty) { view.scales = nullptr; }
+    for (std::size_t a = 0; a < 4; ++a) {
+        if (!empty && view.extents[a] > 1) { continue; }
+        view.strides[a] = a == 3 ? 1 : 0;
+        view.scale_strides[a] = 0;
     }
     return view;
 }
@@ -61,8 +64,7 @@ basic_tensor<Void> with_sound_strides(basic_tensor<Void> view) {
 [[nodiscard]] bool require_distinct_elements(std::string_view name, const const_tensor& view);
 
 /// Whether basic_tensor::slice can be had.
-[[nodiscard]] bool check_slice(std::int64_t first, std::int64_t count, std::int64_t extent,
-                               std::int64_t stride, std::int64_t block_elements);
+[[nodiscard]] bool check_slice(const const_tensor& view, axis along, std::int64_t first, std::int64_t count);
 
 /// The memory that the arguments of a call occupy: what is written must be apart from all else. There is room
 /// for all that a call can have.

@@ -289,10 +289,10 @@ TEST_CASE("arguments: scores that the naive formulation cannot hold") {
     for (const unsigned shift : {31U, 32U, 33U}) {
         call large;
         const count length = count{1} << shift;
-        large.q =
-            large.k = {large.memory.data(), tilewise::element_type::f32, {1, 1, length, 1}, {0, 0, 0, 0}};
-        large.v = {nullptr, tilewise::element_type::f32, {1, 1, length, 0}, {0, 0, 0, 0}};
-        large.out = {nullptr, tilewise::element_type::f32, {1, 1, length, 0}, {0, 0, 0, 0}};
+        large.q = large.k =
+            large.v = {large.memory.data(), tilewise::element_type::f32, {1, 1, length, 1}, {0, 0, 0, 0}};
+        void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 60U);  // never written
+        large.out = {nowhere, tilewise::element_type::f32, {1, 1, length, 1}, {0, 0, 1, 1}};
         large.how = {};
         CHECK_THROWS_AS(tilewise::reference::attention(large.q, large.k, large.v, large.out, large.how),
                         std::bad_alloc);

@@ -4,13 +4,17 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <string>
 #include <tilewise/reference.hpp>
 #include <vector>
 
 #include "cases.hpp"
+#include "refusals.hpp"
 
 using namespace tilewise_tests;
 
@@ -123,18 +127,77 @@ TEST_CASE("far memory: 2^40 keys that share one place, of which the last are see
     CHECK(attend(count{1} << 40) == attend(2048));
 }
 
-TEST_CASE("far memory: what 63 bits cannot count is refused") {
+TEST_CASE("far memory: strides and lengths whose product 63 bits cannot count are refused, in every view") {
     const attention_case which{.heads = 2, .queries = 3, .keys = 4, .key_dim = 2, .value_dim = 2};
     const inputs given = make_inputs(which);
     const results into = make_results(which);
     constexpr count largest = std::numeric_limits<count>::max();
-    for (const count stride : {largest, largest / 2, largest / 4, largest / 8, -largest, -largest - 1}) {
-        tilewise::const_tensor k = given.k.view();
-        k.strides[2] = stride;
-        CHECK_THROWS_AS(tilewise::attention(given.q.view(), k, given.v.view(), into.out.view()),
-                        std::invalid_argument);
-        CHECK_THROWS_AS(tilewise::reference::attention(given.q.view(), k, given.v.view(), into.out.view()),
-                        std::invalid_argument);
-    }
+    std::array<tilewise::const_tensor, 3> read = {given.q.view(), given.k.view(), given.v.view()};
+    std::array<tilewise::tensor, 2> written = {into.out.view(), into.lse.view()};
+    const auto refuse_all = [&] {
+        const auto& [q, k, v] = read;
+        const auto& [out, lse] = written;
+        const tilewise::options how{.lse = lse};
+        const std::array<std::function<void()>, 3> calls = {
+            [&, &q = q, &k = k, &v = v, &out = out] { tilewise::attention(q, k, v, out, how); },
+            [&, &q = q, &k = k, &v = v, &out = out] { tilewise::reference::attention(q, k, v, out, how); },
+            [&, &q = q, &k = k, &v = v, &out = out] {
+                static_cast<void>(tilewise::plan_attention(q, k, v, out, how));
+            }};
+        for (const auto& call : calls) {
+            const std::string refusal = refusal_of(call);
+            CHECK_MESSAGE(refusal.find("63 bits") != std::string::npos, refusal);
+        }
+    };
+    const auto spoil = [&](auto& view) {
+        const auto sound = view;
+        for (const count stride : {largest, largest / 2, largest / 4, largest / 8, -largest, -largest - 1}) {
+            view.strides[2] = stride;
+            refuse_all();
+        }
+        view = sound;
+        for (const auto& [tokens, stride] : std::array<std::array<count, 2>, 3>{
+                 {{largest, 2}, {count{1} << 40, count{1} << 23}, {count{1} << 62, -2}}}) {
+            view.extents[2] = tokens;
+            view.strides[2] = stride;
+            refuse_all();
+        }
+        view = sound;
+    };
+    for (tilewise::const_tensor& view : read) { spoil(view); }
+    for (tilewise::tensor& view : written) { spoil(view); }
+    CHECK(into.out.damage() == "");
+    CHECK(into.lse.damage() == "");
+}
+
+TEST_CASE("far memory: more query rows than 63 bits can count, in one place, are refused") {
+    const std::vector<float> zeros(4);
+    constexpr count many = count{1} << 32;
+    const tilewise::const_tensor same{zeros.data(), tilewise::element_type::f32, {many, many, 1, 0}, {}};
+    const tilewise::tensor nothing{nullptr, tilewise::element_type::f32, {many, many, 1, 0}, {}};
+    const std::string refusal = refusal_of([&] { tilewise::attention(same, same, same, nothing); });
+    CHECK(refusal.find("the number of rows must fit in 63 bits") != std::string::npos);
+}
+
+TEST_CASE("far memory: views and workspaces that reach beyond all addresses are refused") {
+    const attention_case which{.heads = 2, .queries = 3, .keys = 4, .key_dim = 2, .value_dim = 2};
+    const inputs given = make_inputs(which);
+    const results into = make_results(which);
+    constexpr std::uintptr_t last = std::numeric_limits<std::uintptr_t>::max();
+    tilewise::const_tensor k = given.k.view();
+    const auto refusal_with = [&](const tilewise::options& how) {
+        return refusal_of(
+            [&] { tilewise::attention(given.q.view(), k, given.v.view(), into.out.view(), how); });
+    };
+    const auto has = [](const std::string& text, const char* part) {
+        return text.find(part) != std::string::npos;
+    };
+    std::byte place{};
+    CHECK(has(refusal_with({.workspace = {&place, last}}), "workspace: "));
+    k.data = reinterpret_cast<const void*>(last - 3);
+    CHECK(has(refusal_with({}), "k: data at address"));
+    k.data = reinterpret_cast<const void*>(std::uintptr_t{16});
+    k.strides[2] = -2;
+    CHECK(has(refusal_with({}), "all must have addresses"));
     CHECK(into.out.damage() == "");
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <tilewise/kv_cache.hpp>
@@ -20,6 +22,7 @@ namespace tilewise_tests {
 namespace {
 
 using count = std::int64_t;
+using tilewise::const_tensor;
 using tilewise::element_type;
 using tilewise::kv_cache;
 using tilewise::kv_cache_options;
@@ -257,9 +260,10 @@ TEST_CASE("kv_cache: what does not fit or does not exist is refused, and changes
     append(cache, sequence, 1, 40);
     const owned_tensor k = rows_of(1, 0, 9, 32);
     const owned_tensor v = rows_of(2, 0, 9, 64);
-    CHECK_THROWS_WITH_AS(cache.append(sequence, k.view(), v.view()),
-                         "tilewise: kv_cache: sequence 0 would hold 49 tokens, it may hold 48",
-                         std::length_error);
+    CHECK_THROWS_WITH_AS(
+        cache.append(sequence, k.view(), v.view()),
+        "tilewise: kv_cache: sequence 0 holds 40 tokens, 9 more would exceed the 48 that it may hold",
+        std::length_error);
     const int other = cache.add();
     const owned_tensor many = rows_of(1, 0, 17, 32);
     const owned_tensor values = rows_of(1, 0, 17, 64);
@@ -281,6 +285,22 @@ TEST_CASE("kv_cache: what does not fit or does not exist is refused, and changes
     CHECK_THROWS_AS(static_cast<void>(cache.add()), std::length_error);
     const std::vector<count> lengths = {1};
     CHECK_THROWS_AS(attend(cache, sequence, 1, {.key_lengths = lengths}), std::invalid_argument);
+    // Numbers that would overflow, of tokens that are all in one place.
+    const const_tensor one = k.view();
+    for (const count tokens : {std::numeric_limits<count>::max(), count{1} << 62}) {
+        const const_tensor same(one.data, one.type, {1, kv_heads, tokens, 32}, {0, 0, 0, 1});
+        const const_tensor same_values(one.data, one.type, {1, kv_heads, tokens, 64}, {0, 0, 0, 0});
+        CHECK_THROWS_AS(cache.append(sequence, same, same_values), std::length_error);
+    }
+    CHECK(cache.length(sequence) == 40);
+    kv_cache_options far = options_with(count{1} << 40, count{1} << 31);
+    CHECK_THROWS_AS(kv_cache{far}, std::bad_alloc);
+    far = options_with(count{1} << 32, count{1} << 30);
+    CHECK_THROWS_AS(kv_cache{far}, std::bad_alloc);
+    far = options_with(1, 1);
+    far.value_dim = std::numeric_limits<count>::max();
+    far.v_type = element_type::f16;
+    CHECK_THROWS_AS(kv_cache{far}, std::bad_alloc);
     kv_cache_options how = options_with(16, 3);
     how.k_type = element_type::q8_0;
     how.head_dim = 40;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <tilewise/attention.hpp>
@@ -118,6 +119,8 @@ TEST_CASE("mask arguments: packed sequences") {
     CHECK(message_of({0, 3, 7}, {0, 4, 9}).find("0 to 6") != std::string::npos);
     CHECK(message_of({-1, 6}, {0, 9}).find("from -1") != std::string::npos);
     CHECK(message_of({0, 6}, {0, 10}).find("key_starts") != std::string::npos);
+    constexpr count largest = std::numeric_limits<count>::max();
+    CHECK(message_of({-4096, largest}, {0, 9}).find("from -4096") != std::string::npos);
     CHECK(message_of({6}, {9}).find("2 or more") != std::string::npos);
     CHECK(got.out.damage() == "");
     CHECK(message_of({0, 6}, {0, 9}).empty());

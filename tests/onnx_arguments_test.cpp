@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "onnx_cases.hpp"
+#include "refusals.hpp"
 #include "support.hpp"
 
 namespace tilewise_tests {
@@ -160,6 +161,19 @@ TEST_CASE("onnx arguments: lengths") {
     refuses(both, nothing, {"nonpad_kv_seqlen", "present"});
     const auto null = [](onnx_call& c, onnx_tensors&) { lengths_of(c).data = nullptr; };
     refuses(with_lengths(), null, {"nonpad_kv_seqlen", "null"});
+
+    // As many as no memory has, of a batch without tokens.
+    const std::array<count, 4> none = {count{1} << 61, 1, 0, 1};
+    const std::array<count, 1> batch = {none[0]};
+    const count length = 0;
+    onnx::inputs given;
+    given.q.shape = given.k.shape = given.v.shape = none;
+    given.nonpad_kv_seqlen = onnx::const_array{&length, onnx::data_type::int64, batch};
+    onnx::outputs wanted;
+    wanted.y.shape = none;
+    const std::string refusal = refusal_of([&] { onnx::attention(given, {}, wanted); });
+    CHECK_MESSAGE(refusal.find("nonpad_kv_seqlen: 2305843009213693952 elements") != std::string::npos,
+                  refusal);
 }
 
 TEST_CASE("onnx arguments: attributes") {

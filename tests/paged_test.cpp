@@ -187,6 +187,18 @@ TEST_CASE("pages: wrong tables are refused by name") {
     how.block_table.extents = {2, 2, 1, 2};
     refuse({"block_table", "heads is 2", "1"});
     how.block_table.extents = {2, 1, 1, 2};
+    // More keys than 63 bits count, in one place.
+    const_tensor k = given.k.view();
+    const_tensor v = given.v.view();
+    for (const_tensor* const pool : {&k, &v}) {
+        pool->extents[2] = count{1} << 40;
+        pool->strides[2] = 0;
+    }
+    tilewise::options wide = how;
+    wide.block_table.extents[3] = count{1} << 40;
+    wide.block_table.strides[3] = 0;
+    CHECK(refusal_of([&] { tilewise::attention(given.q.view(), k, v, out.view(), wide); }).find("63 bits") !=
+          std::string::npos);
     const std::vector<count> positions = {1};
     how.key_positions = positions;
     refuse({"key_positions", "1 values", "2 sequences"});

@@ -7,6 +7,13 @@
 
 namespace tilewise_tests {
 
+std::string refusal_of(const std::function<void()>& call) {
+    try {
+        call();
+        return {};
+    } catch (const std::invalid_argument& error) { return error.what(); }
+}
+
 void refuses(const inputs& given, const owned_tensor& out, const tilewise::options& how,
              const std::vector<std::string>& parts) {
     const tilewise::const_tensor q = given.q.view();

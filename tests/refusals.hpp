@@ -3,6 +3,7 @@
 #ifndef TILEWISE_TESTS_REFUSALS_HPP
 #define TILEWISE_TESTS_REFUSALS_HPP
 
+#include <functional>
 #include <string>
 #include <tilewise/attention.hpp>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "cases.hpp"
 
 namespace tilewise_tests {
+
+/// What a call says when it refuses its arguments; empty if it does not.
+std::string refusal_of(const std::function<void()>& call);
 
 /// What is computed in all of these cases.
 inline constexpr attention_case refused_sizes{

@@ -128,6 +128,24 @@ TEST_CASE("tensor: a slice that is not inside is refused") {
     }
 }
 
+TEST_CASE("tensor: a slice of a view that cannot be is refused, or stays where it is without elements") {
+    std::vector<float> memory(120);
+    tilewise::tensor wild = tilewise::bhsd(memory.data(), 2, 3, 4, 5);
+    constexpr count largest = std::numeric_limits<count>::max();
+    for (const count stride : {largest, largest / 2, largest / 8, -largest, -largest - 1}) {
+        wild.strides[2] = stride;
+        const std::string message = message_of([&] { static_cast<void>(wild.slice(axis::tokens, 3, 1)); });
+        INFO(message);
+        CHECK(has(message, "first 3"));
+        CHECK(has(message, "stride of " + std::to_string(stride)));
+        CHECK(wild.slice(axis::tokens, 0, 1).data == memory.data());
+        CHECK(wild.slice(axis::tokens, 3, 0).data == memory.data());
+        tilewise::tensor empty = wild;
+        empty.extents[3] = 0;
+        CHECK(empty.slice(axis::tokens, 3, 1).data == memory.data());
+    }
+}
+
 TEST_CASE("tensor: a span must hold the elements") {
     std::vector<float> memory(120);
     const std::span<float> span(memory);

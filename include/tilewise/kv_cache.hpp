@@ -43,7 +43,8 @@ struct kv_cache_options {
 /// Keys and values of several sequences in pages of one pool.
 ///
 /// Numbers of sequences are those that add() and fork() return; they are used again after remove(). Wrong
-/// arguments throw std::invalid_argument, a full cache std::length_error; nothing has changed then. Member
+/// arguments throw std::invalid_argument, a full cache std::length_error, memory that cannot be had
+/// std::bad_alloc; nothing has changed then. Member
 /// functions that are const may be called from several threads at once, others not beside any other. Nothing
 /// is allocated after construction, but for what attention() itself allocates.
 ///

@@ -21,16 +21,19 @@
 
 namespace tilewise {
 
+/// The four axes of a view, as indices into its extents and strides.
+enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
+
+template <class Void>
+struct basic_tensor;
+
 namespace detail {
 // Throw std::invalid_argument. Here there is no throw, so that programs without exceptions can use views.
-TILEWISE_API void refuse_wrong_slice(std::int64_t first, std::int64_t count, std::int64_t extent,
-                                     std::int64_t stride, std::int64_t block_elements);
+TILEWISE_API void refuse_wrong_slice(const basic_tensor<const void>& view, axis along, std::int64_t first,
+                                     std::int64_t count);
 [[noreturn]] TILEWISE_API void refuse_extent(std::int64_t extent);
 [[noreturn]] TILEWISE_API void refuse_span(std::size_t elements);
 }  // namespace detail
-
-/// The four axes of a view, as indices into its extents and strides.
-enum class axis : std::uint8_t { batch, heads, tokens, head_dim };
 
 /// A view of a tensor [batch, heads, tokens, head_dim], whatever the order of its axes in memory.
 ///
@@ -76,18 +79,21 @@ struct basic_tensor {
     [[nodiscard]] constexpr std::int64_t head_dim() const { return extents[3]; }
 
     /// The part of this view with indices first .. first + count - 1 on one axis; no copy.
-    /// Throws std::invalid_argument if that is not inside the view.
+    /// Throws std::invalid_argument if that is not inside the view. Without elements, data stays where it is.
     [[nodiscard]] basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
         const auto a = static_cast<std::size_t>(along);
-        const element_block block = block_of(type);
-        detail::refuse_wrong_slice(first, count, extents[a], strides[a], block.elements);
+        detail::refuse_wrong_slice(*this, along, first, count);
         basic_tensor part = *this;
         part.extents[a] = count;
-        if (data != nullptr && count > 0) {
+        for (const std::int64_t extent : part.extents) {
+            if (extent == 0) { return part; }  // and nobody checks such a view's strides
+        }
+        const element_block block = block_of(type);
+        if (data != nullptr) {
             using byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
             part.data = static_cast<byte*>(data) + first * strides[a] / block.elements * block.bytes;
-            if (scales != nullptr) { part.scales = scales + first * scale_strides[a]; }
         }
+        if (scales != nullptr) { part.scales = scales + first * scale_strides[a]; }
         return part;
     }
 };
