@@ -31,7 +31,9 @@ target_compile_options(tilewise_settings INTERFACE ${warning_options} ${exact_ar
 add_library(tilewise_kernel_settings INTERFACE)
 target_link_libraries(tilewise_kernel_settings INTERFACE tilewise_settings tilewise_xsimd)
 target_include_directories(tilewise_kernel_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(tilewise_kernel_settings INTERFACE -O3 -fno-exceptions -fno-rtti -fvisibility=hidden
+# Targets that set TILEWISE_OPTIMIZATION have that instead: see tests/optimization.cmake.
+set(optimization $<TARGET_PROPERTY:TILEWISE_OPTIMIZATION>)
+target_compile_options(tilewise_kernel_settings INTERFACE $<IF:$<BOOL:${optimization}>,${optimization},-O3> -fno-exceptions -fno-rtti -fvisibility=hidden
                                                           -fvisibility-inlines-hidden -Wno-psabi ${exact_warning_options})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A guess, and wrong about fixed arrays that are filled in part.

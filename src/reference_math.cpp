@@ -6,8 +6,16 @@
 #include "contract.hpp"
 
 // std::fma is a call into the C library on the x86-64 baseline: compile the loops for FMA3 as well. The
-// result is the same, since a fused multiply-add has one answer.
-#if defined(__x86_64__) && defined(__ELF__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+// result is the same, since a fused multiply-add has one answer. Some sanitizers are not ready yet when the
+// loader chooses between the two.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#    define TILEWISE_SANITIZED 1
+#elif defined(__has_feature)
+#    if __has_feature(thread_sanitizer)
+#        define TILEWISE_SANITIZED 1
+#    endif
+#endif
+#if defined(__x86_64__) && defined(__ELF__) && defined(__gnu_linux__) && !defined(TILEWISE_SANITIZED)
 #    define TILEWISE_FMA_CLONES __attribute__((target_clones("default", "arch=haswell")))
 #else
 #    define TILEWISE_FMA_CLONES
