@@ -96,8 +96,11 @@ if(TILEWISE_BUILD_TESTS OR TILEWISE_BUILD_BENCH)
                    nlohmann-json3-dev)
 endif()
 
-if(TILEWISE_BUILD_BENCH)
+if(TILEWISE_BUILD_BENCH OR TILEWISE_BUILD_FUZZERS)
   tilewise_headers(CLI11::CLI11 CLI/CLI.hpp cli11 https://github.com/CLIUtils/CLI11.git v2.5.0 include libcli11-dev)
+endif()
+
+if(TILEWISE_BUILD_BENCH)
   if(NOT TARGET benchmark::benchmark)
     find_package(benchmark QUIET CONFIG)
   endif()

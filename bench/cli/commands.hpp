@@ -24,6 +24,9 @@ void add_explain(CLI::App& app);
 CLI::Option* add_threads_option(CLI::App& command, int& threads);
 CLI::Option* add_isa_option(CLI::App& command, std::string& name);
 
+/// A message of the library's without its name, which the program's own messages have.
+std::string without_prefix(const std::string& message);
+
 /// Makes the instruction set of that name run, if it is not empty. Throws usage_error if it cannot.
 isa choose_isa(const std::string& name);
 

@@ -21,39 +21,6 @@ namespace tilewise::cli {
 
 namespace {
 
-/// The library's messages name it, as the program's do.
-std::string without_prefix(const std::string& message) {
-    constexpr std::string_view prefix = "tilewise: ";
-    return message.rfind(prefix, 0) == 0 ? message.substr(prefix.size()) : message;
-}
-
-}  // namespace
-
-CLI::Option* add_threads_option(CLI::App& command, int& threads) {
-    return command.add_option("--threads", threads, "Threads to use at most; 0 for all")
-        ->check(CLI::Range(0, 1024))
-        ->capture_default_str();
-}
-
-CLI::Option* add_isa_option(CLI::App& command, std::string& name) {
-    std::string known;
-    for (const isa which : available_isas()) {
-        known += (known.empty() ? "" : ", ") + std::string(isa_name(which));
-    }
-    return command.add_option("--isa", name, "Instruction set of the kernels; here: " + known);
-}
-
-isa choose_isa(const std::string& name) {
-    try {
-        if (!name.empty()) { force_isa(isa_from_name(name)); }
-        return active_isa();
-    } catch (const std::invalid_argument& error) {
-        throw usage_error((name.empty() ? "TILEWISE_ISA: " : "--isa: ") + without_prefix(error.what()));
-    }
-}
-
-namespace {
-
 void parse_and_run(int argc, char** argv) {
     const std::string version = std::to_string(TILEWISE_VERSION_MAJOR) + "." +
                                 std::to_string(TILEWISE_VERSION_MINOR) + "." +
