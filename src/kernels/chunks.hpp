@@ -72,11 +72,28 @@ inline panel lay_out_panel(arena& memory, const shape& s, std::int64_t first_row
     return p;
 }
 
-/// Cuts `rows` query rows into panels, the last one no wider than needed.
+/// So few rows beyond whole vectors get a narrow panel: a vector of their own would cost as much as a full
+/// one.
+inline constexpr std::int64_t most_rows_beyond = lanes == 16 ? narrow_rows : smaller(narrow_rows, lanes / 2);
+
+/// Rows of the next panel, where so many are left: no more vectors than needed.
+inline std::int64_t rows_of_panel(std::int64_t left) {
+    if (left >= panel_width) { return panel_width; }
+    const std::int64_t beyond = left % lanes;
+    return left > lanes && beyond > 0 && beyond <= most_rows_beyond ? left - beyond : left;
+}
+
+inline std::int64_t count_panels(std::int64_t rows) {
+    std::int64_t count = 0;
+    for (std::int64_t left = rows; left > 0; left -= rows_of_panel(left)) { ++count; }
+    return count;
+}
+
+/// Cuts `rows` query rows into panels.
 inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
     workspace w{};
     const std::int64_t keys = smaller(s.max_keys, contract::chunk_keys);
-    w.panel_count = (rows + panel_width - 1) / panel_width;
+    w.panel_count = count_panels(rows);
     w.panels = memory.take<panel>(w.panel_count);
     w.scores.scores = memory.take<float>((keys + max_depth) * panel_width);
     if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
@@ -84,10 +101,11 @@ inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, 
     w.v = {nullptr, s.v_layout, s.value_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
     if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
     if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
+    std::int64_t first = 0;
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
-        const std::int64_t first = i * panel_width;
-        const panel p = lay_out_panel(memory, s, first_row + first, smaller(panel_width, rows - first));
+        const panel p = lay_out_panel(memory, s, first_row + first, rows_of_panel(rows - first));
         if (w.panels != nullptr) { w.panels[i] = p; }
+        first += p.rows;
     }
     return w;
 }

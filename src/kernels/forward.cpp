@@ -176,14 +176,22 @@ void finish(const shape& s, const task& t, std::byte* scratch) {
     write_results(s, t, w);
 }
 
-std::size_t scratch_bytes(const shape& s) {
+std::size_t scratch_bytes_of(const shape& s, std::int64_t rows) {
     arena memory(nullptr);
-    lay_out(memory, s, 0, s.block_rows);
-    // The last block may end with a narrow panel, which takes more than one of a few more rows.
-    arena narrow(nullptr);
-    lay_out(narrow, s, 0, (s.block_rows - 1) / panel_width * panel_width + narrow_rows);
-    const std::size_t rows = memory.used() > narrow.used() ? memory.used() : narrow.used();
-    return rows > key_scratch_bytes(s) ? rows : key_scratch_bytes(s);
+    lay_out(memory, s, 0, rows);
+    return memory.used();
+}
+
+/// The last block may have fewer rows, and narrow panels, which take more than wider ones.
+std::size_t scratch_bytes(const shape& s) {
+    const std::int64_t full_panels = (s.block_rows - 1) / panel_width * panel_width;
+    std::size_t most = scratch_bytes_of(s, s.block_rows);
+    for (const std::int64_t rows :
+         {std::int64_t{narrow_rows}, lanes + most_rows_beyond, 2 * lanes + most_rows_beyond}) {
+        const std::size_t bytes = scratch_bytes_of(s, smaller(full_panels + rows, s.block_rows));
+        most = bytes > most ? bytes : most;
+    }
+    return most > key_scratch_bytes(s) ? most : key_scratch_bytes(s);
 }
 
 }  // namespace

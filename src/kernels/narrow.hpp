@@ -24,59 +24,83 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 // Scores.
 
-/// Scores of `lanes` keys for `Rows` rows.
-template <class Elements, int Rows>
-TILEWISE_OUTLINE void score_key_group(const float* q,  // [head_dim][narrow_query_width(Rows)]
-                                      const key_rows& keys, std::int64_t head_dim, vec scale,
-                                      const float* channel_scales, std::int64_t channel_stride,
-                                      line_walk ahead,
-                                      float* scores)  // [Rows][chunk_keys]
+/// Groups of keys that are scored together for one or two rows: where lanes are few, a single chain for each
+/// row would wait for itself.
+inline constexpr int groups_together = lanes <= 8 ? 2 : 1;
+
+/// Scores of `Groups` times `lanes` keys for `Rows` rows.
+template <class Elements, int Rows, int Groups>
+TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][narrow_query_width(Rows)]
+                                       const key_rows& keys, std::int64_t head_dim, vec scale,
+                                       const float* channel_scales, std::int64_t channel_stride,
+                                       line_walk ahead,
+                                       float* scores)  // [Rows][chunk_keys]
 {
     constexpr std::int64_t width = narrow_query_width(Rows);
-    vec sum[Rows];
+    vec sum[Groups][Rows];
+    key_rows group[Groups];
+#pragma GCC unroll 2
+    for (int g = 0; g < Groups; ++g) {
+        group[g] = {keys.data + g * lanes * keys.row_bytes, keys.row_bytes};
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) { sum[r] = broadcast(0.0F); }
-    const auto add = [&](std::int64_t i, vec column) TILEWISE_INLINE_LAMBDA {
+        for (int r = 0; r < Rows; ++r) { sum[g][r] = broadcast(0.0F); }
+    }
+    const auto add = [&](int g, std::int64_t i, vec column) TILEWISE_INLINE_LAMBDA {
         if constexpr (is_scaled<Elements>) {
             column = column * scale * broadcast(channel_scales[i * channel_stride]);
         }
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) { sum[r] = fma(column, broadcast(q[i * width + r]), sum[r]); }
+        for (int r = 0; r < Rows; ++r) { sum[g][r] = fma(column, broadcast(q[i * width + r]), sum[g][r]); }
     };
     constexpr std::int64_t depth = key_columns<Elements>::depth;
-    if constexpr (waits_for_memory<Elements>(Rows)) {
-        touch_rows(keys, head_dim * std::int64_t{sizeof(float)});
-    }
     std::int64_t i = 0;
     for (; i + depth <= head_dim; i += depth) {
         ahead.step();
-        key_columns<Elements>::visit(keys, i, add);
+#pragma GCC unroll 2
+        for (int g = 0; g < Groups; ++g) {
+            key_columns<Elements>::visit(
+                group[g], i, [&](std::int64_t n, vec column) TILEWISE_INLINE_LAMBDA { add(g, n, column); });
+        }
     }
     if constexpr (!in_blocks_of_values<Elements>) {
-        for (; i < head_dim; ++i) { add(i, key_column<Elements>(keys, i)); }
+        for (; i < head_dim; ++i) {
+#pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) { add(g, i, key_column<Elements>(group[g], i)); }
+        }
     }
+#pragma GCC unroll 2
+    for (int g = 0; g < Groups; ++g) {
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) { store(scores + r * contract::chunk_keys, sum[r]); }
+        for (int r = 0; r < Rows; ++r) { store(scores + r * contract::chunk_keys + g * lanes, sum[g][r]); }
+    }
 }
 
-/// The same for `rows` rows: some more, if that saves transposing the keys again.
+/// The same for `rows` rows: some more, if that saves transposing the keys again. `groups` is 1, or
+/// groups_together with one or two rows.
 template <class Elements>
-void score_rows(const float* q, const key_rows& keys, std::int64_t head_dim, vec scale,
+void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t head_dim, vec scale,
                 const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                 std::int64_t rows, float* scores) {
-    const auto score = [&]<int Rows>() {
-        score_key_group<Elements, Rows>(q, keys, head_dim, scale, channel_scales, channel_stride, ahead,
-                                        scores);
+    const auto score = [&]<int Rows, int Groups>() {
+        if constexpr (waits_for_memory<Elements>(Rows)) {
+            touch_rows(keys, Groups * lanes, head_dim * std::int64_t{sizeof(float)});
+        }
+        score_key_groups<Elements, Rows, Groups>(q, keys, head_dim, scale, channel_scales, channel_stride,
+                                                 ahead, scores);
     };
-    if (rows == 1) { return score.template operator()<1>(); }
-    if (rows == 2) { return score.template operator()<2>(); }
+    if (groups > 1) {
+        return rows == 1 ? score.template operator()<1, groups_together>()
+                         : score.template operator()<2, groups_together>();
+    }
+    if (rows == 1) { return score.template operator()<1, 1>(); }
+    if (rows == 2) { return score.template operator()<2, 1>(); }
     if constexpr (narrow_rows > 2) {
-        if (rows <= 4) { return score.template operator()<4>(); }
-        if (rows <= 6) { return score.template operator()<6>(); }
+        if (rows <= 4) { return score.template operator()<4, 1>(); }
+        if (rows <= 6) { return score.template operator()<6, 1>(); }
     }
     if constexpr (narrow_rows > 6) {
-        if (rows <= 8) { return score.template operator()<8>(); }
-        return score.template operator()<narrow_rows>();
+        if (rows <= 8) { return score.template operator()<8, 1>(); }
+        return score.template operator()<narrow_rows, 1>();
     }
 }
 
@@ -86,7 +110,7 @@ struct value_run;
 /// What depends on how elements are stored.
 struct narrow_functions {
     std::int64_t column_depth;
-    void (*score_rows)(const float* q, const key_rows& keys, std::int64_t head_dim, vec scale,
+    void (*score_rows)(const float* q, const key_rows& keys, int groups, std::int64_t head_dim, vec scale,
                        const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                        std::int64_t rows, float* scores);
     void (*add_values)(const value_sums& s, const value_run& run);  ///< null: converted first
@@ -102,11 +126,14 @@ inline void narrow_scores(const float* q,  // [head_dim][narrow_query_width(rows
     const float* const channel_scales = by_channel ? source.scales : &no_scale;
     const std::int64_t channel_stride = by_channel ? source.layout.scale_element_stride : 0;
     const narrow_functions& functions = functions_of(*keys.type);
-    for (std::int64_t j = 0; j < keys.count; j += lanes) {
-        const line_walk ahead(ahead_of(keys, j), lanes, keys.row_bytes, keys.used_bytes,
+    const bool few_rows = rows <= 2 && source.scales == nullptr;
+    for (std::int64_t j = 0; j < keys.count;) {
+        const int groups = few_rows && are_even(keys, j, groups_together * lanes) ? groups_together : 1;
+        const line_walk ahead(ahead_of(keys, j), groups * lanes, keys.row_bytes, keys.used_bytes,
                               source.dim / functions.column_depth);
-        functions.score_rows(q, key_group(keys, j), source.dim, key_scales(keys, j), channel_scales,
+        functions.score_rows(q, key_group(keys, j), groups, source.dim, key_scales(keys, j), channel_scales,
                              channel_stride, ahead, rows, scores + j);
+        j += groups * lanes;
     }
 }
 
@@ -283,12 +310,9 @@ void add_values(const value_sums& s, const value_run& run) {
         }
         if constexpr (narrow_rows > 2) {
             if (left == 3) { add.template operator()<3>(); }
-            if (left == 4) { add.template operator()<4>(); }
+            if (left == 4 || (left > 4 && narrow_rows <= 8)) { add.template operator()<4>(); }
         }
-        if constexpr (narrow_rows == 5) {
-            if (left == 5) { add.template operator()<5>(); }
-        }
-        if constexpr (narrow_rows > 6) {
+        if constexpr (narrow_rows > 8) {
             if (left == 5 || left == 6) { add.template operator()<6>(); }
             if (left > 6) { add.template operator()<8>(); }
         }
@@ -323,8 +347,8 @@ inline value_run convert_run(const stored_rows& v, const value_run& run) {
             reinterpret_cast<std::uintptr_t>(v.gathered)};
 }
 
-/// The chunk's sums, l_c and o_c: of a few rows of V at a time where there are many query rows, since they
-/// are read several times then, and stay in the first-level cache.
+/// The chunk's sums, l_c and o_c: of a few rows of V at a time, where they are read several times, for some
+/// of the columns or query rows each, so that they stay in the first-level cache.
 inline void narrow_values(const value_sums& s) {
     constexpr std::int64_t near_rows = 32;
     const auto add = functions_of(*s.v.type).add_values;
@@ -332,7 +356,8 @@ inline void narrow_values(const value_sums& s) {
     if (s.rows > rows_with_weight_sums || s.columns == 0) {
         sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums);
     }
-    const std::int64_t most = !stored ? lanes : s.rows > 2 ? near_rows : contract::chunk_keys;
+    const bool at_once = s.columns <= narrow_columns(static_cast<int>(s.rows)) * lanes;
+    const std::int64_t most = !stored ? lanes : at_once ? contract::chunk_keys : near_rows;
     for (std::int64_t j = 0; j < s.v.count;) {
         const value_run run = run_of_rows(s.v, j, most);
         if (stored) {

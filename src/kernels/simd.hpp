@@ -47,7 +47,7 @@ inline constexpr int column_depth[max_row_vectors + 1] = {0, 8, 4, 4};
 #if defined(TILEWISE_ISA_IS_avx512)
 inline constexpr int narrow_rows = 12;
 #else
-inline constexpr int narrow_rows = lanes == 8 ? 5 : 2;
+inline constexpr int narrow_rows = lanes == 8 ? 8 : 2;
 #endif
 /// Vectors of columns whose sums for so many rows fit into the registers, beside a weight for each row.
 inline constexpr int narrow_columns(int rows) {

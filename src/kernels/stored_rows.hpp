@@ -59,10 +59,17 @@ public:
         per_step_ = (left_ + steps - 1) / larger(steps, 1);
     }
     TILEWISE_INLINE void step() {
-        const std::int64_t end = left_ - smaller(per_step_, left_);
-        for (; left_ > end; --left_) {
-            prefetch(row_ + static_cast<std::uintptr_t>(line_ * line_bytes));
-            if (++line_ == lines_) {
+        std::int64_t count = smaller(per_step_, left_);
+        left_ -= count;
+        while (count > 0) {
+            const std::int64_t here = smaller(count, lines_ - line_);
+#pragma GCC unroll 4
+            for (std::int64_t n = 0; n < here; ++n) {
+                prefetch(row_ + static_cast<std::uintptr_t>((line_ + n) * line_bytes));
+            }
+            count -= here;
+            line_ += here;
+            if (line_ == lines_) {
                 line_ = 0;
                 row_ += row_bytes_;
             }
@@ -133,12 +140,13 @@ inline constexpr bool waits_for_memory(std::int64_t /*rows*/) {
 }
 
 /// Reads all lines of rows in order.
-inline void touch_rows(const key_rows& rows, std::int64_t used_bytes) {
+inline void touch_rows(const key_rows& rows, std::int64_t count, std::int64_t used_bytes) {
     const bool gaps = rows.row_bytes != used_bytes;
-    const std::int64_t count = gaps ? lanes : 1;
-    const std::int64_t bytes = gaps ? used_bytes : lanes * used_bytes;
-    for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t pieces = gaps ? count : 1;
+    const std::int64_t bytes = gaps ? used_bytes : count * used_bytes;
+    for (std::int64_t n = 0; n < pieces; ++n) {
         const std::byte* const row = rows.data + n * rows.row_bytes;
+#pragma GCC unroll 8
         for (std::int64_t i = 0; i < bytes; i += 64) { touch(row + i); }
     }
 }
@@ -160,11 +168,17 @@ TILEWISE_INLINE std::uintptr_t ahead_of(const stored_rows& rows, std::int64_t ro
 /// Rows so far apart fall into a few sets of the first-level cache, which then holds no `lanes` of them.
 inline constexpr std::int64_t clashing_bytes = 2048;
 
+/// Whether so many rows are there from row `row` on, evenly spaced, and can be transposed where they are.
+TILEWISE_INLINE bool are_even(const stored_rows& rows, std::int64_t row, std::int64_t count) {
+    return row + count <= rows.count && rows.row_bytes % clashing_bytes != 0 &&
+           on_one_page(*rows.source, rows.first + row, count);
+}
+
 /// `lanes` keys from row `row` on; the last key once more in place of those that do not exist.
 inline key_rows key_group(const stored_rows& rows, std::int64_t row) {
     const std::int64_t count = smaller(rows.count - row, lanes);
     const std::int64_t token = rows.first + row;
-    if (count == lanes && rows.row_bytes % clashing_bytes != 0 && on_one_page(*rows.source, token, count)) {
+    if (are_even(rows, row, lanes)) {
         return {place_of(*rows.source, *rows.type, token).row, rows.row_bytes};
     }
     const std::int64_t stride = tile_stride(rows.source->dim) * static_cast<std::int64_t>(sizeof(float));

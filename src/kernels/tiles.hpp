@@ -22,7 +22,7 @@ struct tile {
 
 inline constexpr std::int64_t line_floats = 16;  // of a cache line
 
-TILEWISE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+TILEWISE_INLINE constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 TILEWISE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 TILEWISE_INLINE constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
