@@ -44,37 +44,45 @@ struct score_memory {
 
 struct workspace {
     score_memory scores;
+    narrow_memory narrow;
     tile_source k;
     tile_source v;
     std::int64_t panel_count;
     panel* panels;
 };
 
-inline panel lay_out_panel(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
+/// So many floats for each vector of a panel, on whole cache lines: a panel takes as much memory as panels of
+/// its vectors, so that a block of fewer rows never takes more, however it is cut.
+inline float* take_vectors(arena& memory, std::int64_t floats, int vectors) {
+    return memory.take<float>(round_up(floats, line_floats) * vectors);
+}
+
+inline panel lay_out_panel(arena& memory, const narrow_memory& narrow, const shape& s, std::int64_t first_row,
+                           std::int64_t rows) {
     panel p{};
     p.first_row = first_row;
     p.rows = rows;
     p.vectors = static_cast<int>((rows + lanes - 1) / lanes);
     p.narrow = rows <= narrow_rows;
-    if (p.narrow) {
-        p.row_scores = memory.take<float>(lanes * contract::chunk_keys);
-        p.gathered = memory.take<float>(lanes * tile_stride(larger(s.head_dim, s.value_dim)));
-        p.sums = memory.take<float>(round_up(rows, 4) * round_up(s.value_dim, max_depth));
-    }
-    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    p.q = memory.take<float>(s.head_dim * width);
-    p.out = memory.take<float>(round_up(s.value_dim, max_depth) * width);
+    p.narrow_room = narrow;
+    p.q = take_vectors(memory, s.head_dim * lanes, p.vectors);
+    p.out = take_vectors(memory, round_up(s.value_dim, max_depth) * lanes, p.vectors);
     for (float** values : {&p.state.maximum, &p.state.chunk, &p.state.largest, &p.state.sum, &p.state.keep,
                            &p.state.take, &p.entropy}) {
-        *values = memory.take<float>(width);
+        *values = take_vectors(memory, lanes, p.vectors);
     }
-    p.visible = memory.take<row_keys>(width);
+    p.visible = memory.take<row_keys>(line_floats * p.vectors);
     return p;
+}
+inline std::size_t panel_bytes(const shape& s, std::int64_t vectors) {
+    arena memory(nullptr);
+    lay_out_panel(memory, {}, s, 0, lanes);
+    return memory.used() * static_cast<std::size_t>(vectors);
 }
 
 /// So few rows beyond whole vectors get a narrow panel: a vector of their own would cost as much as a full
 /// one.
-inline constexpr std::int64_t most_rows_beyond = lanes == 16 ? narrow_rows : smaller(narrow_rows, lanes / 2);
+inline constexpr std::int64_t most_rows_beyond = lanes == 16 ? narrow_rows : lanes / 4;
 
 /// Rows of the next panel, where so many are left: no more vectors than needed.
 inline std::int64_t rows_of_panel(std::int64_t left) {
@@ -83,31 +91,43 @@ inline std::int64_t rows_of_panel(std::int64_t left) {
     return left > lanes && beyond > 0 && beyond <= most_rows_beyond ? left - beyond : left;
 }
 
-inline std::int64_t count_panels(std::int64_t rows) {
-    std::int64_t count = 0;
-    for (std::int64_t left = rows; left > 0; left -= rows_of_panel(left)) { ++count; }
-    return count;
-}
-
-/// Cuts `rows` query rows into panels.
-inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
+/// What the panels of a block share: all but the panels themselves.
+inline workspace lay_out_shared(arena& memory, const shape& s, std::int64_t rows) {
     workspace w{};
     const std::int64_t keys = smaller(s.max_keys, contract::chunk_keys);
-    w.panel_count = count_panels(rows);
-    w.panels = memory.take<panel>(w.panel_count);
-    w.scores.scores = memory.take<float>((keys + max_depth) * panel_width);
+    w.panels = memory.take<panel>(rows / panel_width + 2);  // whole ones, then at most two
+    // The scores of narrow panels are in the part that wider ones alone need.
+    const std::int64_t narrow_tile = (contract::chunk_keys + max_depth) * lanes;
+    const std::int64_t narrow_scores = contract::chunk_keys * lanes;
+    w.scores.scores =
+        memory.take<float>(larger((keys + max_depth) * panel_width, narrow_tile + narrow_scores));
+    w.narrow.scores = w.scores.scores == nullptr ? nullptr : w.scores.scores + narrow_tile;
+    w.narrow.gathered = memory.take<float>(lanes * tile_stride(larger(s.head_dim, s.value_dim)));
+    w.narrow.sums = memory.take<float>(round_up(narrow_rows, 4) * round_up(s.value_dim, max_depth));
     if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
     w.k = {nullptr, s.k_layout, s.head_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
     w.v = {nullptr, s.v_layout, s.value_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
     if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
     if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
-    std::int64_t first = 0;
-    for (std::int64_t i = 0; i < w.panel_count; ++i) {
-        const panel p = lay_out_panel(memory, s, first_row + first, rows_of_panel(rows - first));
-        if (w.panels != nullptr) { w.panels[i] = p; }
-        first += p.rows;
+    return w;
+}
+
+/// Cuts `rows` query rows into panels.
+inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, std::int64_t rows) {
+    workspace w = lay_out_shared(memory, s, rows);
+    for (std::int64_t first = 0; first < rows; ++w.panel_count) {
+        const std::int64_t here = rows_of_panel(rows - first);
+        w.panels[w.panel_count] = lay_out_panel(memory, w.narrow, s, first_row + first, here);
+        first += here;
     }
     return w;
+}
+
+/// Scratch for a block of so many rows, and for any of fewer.
+inline std::size_t block_scratch_bytes(const shape& s, std::int64_t rows) {
+    arena memory(nullptr);
+    lay_out_shared(memory, s, rows);
+    return memory.used() + panel_bytes(s, (rows + lanes - 1) / lanes);
 }
 
 /// Points a source to the keys or values of a task.
@@ -148,7 +168,7 @@ TILEWISE_INLINE tile seen_rows(const tile& of, const panel& p, const chunk& c) {
 }
 /// The same as they are stored.
 TILEWISE_INLINE stored_rows seen_rows(const panel_rows& of, const panel& p) {
-    return rows_at(of.source, p.seen, smaller(p.range.main.last, of.last), p.gathered);
+    return rows_at(of.source, p.seen, smaller(p.range.main.last, of.last), p.narrow_room.gathered);
 }
 
 /// Loads a tile unless narrow panels alone can do without.
@@ -165,7 +185,7 @@ inline panel_rows rows_for_panels(const tile_source& source, const tile& loaded,
 
 inline bool is_finite(const shape& s, const panel& p, chunk& c) {
     if (c.v_is_finite == chunk::finiteness::unknown) {
-        const bool finite = c.v.data == nullptr ? all_finite(seen_rows(c.v_rows, p), p.gathered)
+        const bool finite = c.v.data == nullptr ? all_finite(seen_rows(c.v_rows, p), p.narrow_room.gathered)
                                                 : all_finite(c.v, c.keys.last - c.keys.first, s.value_dim);
         c.v_is_finite = finite ? chunk::finiteness::yes : chunk::finiteness::no;
     }

@@ -46,7 +46,7 @@ bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c
     softmax_tile<1>(memory.scores, keys, s.scores.exponent, p.state);
     const bool careful = by.some() && !is_finite(s, p, c);
     if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
-    lanes_to_narrow(memory.scores, keys, p.rows, p.row_scores);
+    lanes_to_narrow(memory.scores, keys, p.rows, p.narrow_room.scores);
     return careful;
 }
 
@@ -55,15 +55,16 @@ bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c
 bool weigh_directly(const shape& s, const panel& p, const chunk& c) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     const stored_rows k = seen_rows(c.k_rows, p);
-    narrow_scores(p.q, k, p.rows, p.row_scores);
-    narrow_maxima(p.row_scores, keys, p.rows, p.state.chunk);
+    float* const scores = p.narrow_room.scores;
+    narrow_scores(p.q, k, p.rows, scores);
+    narrow_maxima(scores, keys, p.rows, p.state.chunk);
     const vec chunk_maximum[1] = {ceiling(load(p.state.chunk) * broadcast(s.scores.exponent))};
     const vec lowest = broadcast(-__builtin_inff());
     const vec shift = select(chunk_maximum[0] == lowest, broadcast(0.0F), chunk_maximum[0]);
     if (needs_care(shift)) { return false; }
     alignas(64) float bases[lanes];
     store(bases, shift);
-    narrow_weights(p.row_scores, keys, p.rows, s.scores.exponent, bases);
+    narrow_weights(scores, keys, p.rows, s.scores.exponent, bases);
     fold_maximum<1>(chunk_maximum, p.state);
     return true;
 }
@@ -78,7 +79,8 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
     const bool direct = plain && weigh_directly(s, p, c);
     const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);
     alignas(64) float weight_sums[lanes] = {};
-    const value_sums sums{p.row_scores, v, p.rows, round_up(s.value_dim, max_depth), p.sums, weight_sums};
+    const value_sums sums{p.narrow_room.scores, v,          p.rows, round_up(s.value_dim, max_depth),
+                          p.narrow_room.sums,   weight_sums};
     if (careful) {
         if (c.v.data == nullptr) { c.v = load_tile(w.v, c.keys.first, c.keys.last - c.keys.first); }
         narrow_values_carefully(sums, seen_rows(c.v, p, c));
@@ -176,22 +178,9 @@ void finish(const shape& s, const task& t, std::byte* scratch) {
     write_results(s, t, w);
 }
 
-std::size_t scratch_bytes_of(const shape& s, std::int64_t rows) {
-    arena memory(nullptr);
-    lay_out(memory, s, 0, rows);
-    return memory.used();
-}
-
-/// The last block may have fewer rows, and narrow panels, which take more than wider ones.
 std::size_t scratch_bytes(const shape& s) {
-    const std::int64_t full_panels = (s.block_rows - 1) / panel_width * panel_width;
-    std::size_t most = scratch_bytes_of(s, s.block_rows);
-    for (const std::int64_t rows :
-         {std::int64_t{narrow_rows}, lanes + most_rows_beyond, 2 * lanes + most_rows_beyond}) {
-        const std::size_t bytes = scratch_bytes_of(s, smaller(full_panels + rows, s.block_rows));
-        most = bytes > most ? bytes : most;
-    }
-    return most > key_scratch_bytes(s) ? most : key_scratch_bytes(s);
+    const std::size_t rows = block_scratch_bytes(s, s.block_rows);
+    return rows > key_scratch_bytes(s) ? rows : key_scratch_bytes(s);
 }
 
 }  // namespace

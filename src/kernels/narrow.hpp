@@ -138,7 +138,10 @@ inline void narrow_scores(const float* q,  // [head_dim][narrow_query_width(rows
 }
 
 /// From [rows][chunk_keys] to the form that all panels have, [keys][lanes].
-inline void narrow_to_lanes(const float* rows, std::int64_t keys, float* tile) {
+inline void narrow_to_lanes(float* rows, std::int64_t keys, std::int64_t row_count, float* tile) {
+    for (std::int64_t r = row_count; r < lanes; ++r) {
+        for (std::int64_t j = 0; j < keys; ++j) { rows[r * contract::chunk_keys + j] = 0.0F; }
+    }
     for (std::int64_t j = 0; j < keys; j += 4) {
         vec quads[4];
         for (int n = 0; n < 4; ++n) {

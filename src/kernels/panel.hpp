@@ -23,16 +23,21 @@ enum class tile_visibility : unsigned char { none, some, all };
 /// looking a page up takes longer than reading a chunk's part of it.
 inline constexpr int chunks_ahead = 8;
 
+/// What narrow panels use while they attend a chunk, one after the other.
+struct narrow_memory {
+    float* scores;    ///< and weights, [lanes][chunk_keys]
+    float* gathered;  ///< a few rows of K or of V
+    float* sums;      ///< like the panel's out
+};
+
 struct panel {
     std::int64_t first_row;  ///< of the task's batch entry and key head
     std::int64_t rows;       ///< that exist; the lanes beyond repeat the last one's visibility
     int vectors;             ///< 1 .. max_row_vectors
     bool narrow;             ///< of narrow_rows or less: see narrow.hpp
-    float* q;                ///< [head_dim][query_width()]
-    float* out;              ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
-    float* row_scores;       ///< narrow: scores and weights, [lanes][chunk_keys]
-    float* gathered;         ///< narrow: a few rows of K or of V
-    float* sums;             ///< narrow: of the current chunk, like out
+    narrow_memory narrow_room;
+    float* q;    ///< [head_dim][query_width()]
+    float* out;  ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
     row_state state;
     float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
@@ -111,7 +116,6 @@ inline void convert_queries(const std::byte* const* rows, std::int64_t count, co
 
 /// Query rows to lanes; lanes without a row are 0.
 inline void load_queries(const shape& s, const group_in& q, panel& p) {
-    for (std::int64_t n = 0; n < lanes * contract::chunk_keys && p.narrow; ++n) { p.row_scores[n] = 0.0F; }
     const std::int64_t width = query_width(p);
     const storage& type = storage_of(s.q_type);
     row_position at(p.first_row, s.group);

@@ -69,8 +69,8 @@ hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c
                    chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     if (Vectors == 1 && p.narrow) {
-        narrow_scores(p.q, seen_rows(c.k_rows, p), p.rows, p.row_scores);
-        narrow_to_lanes(p.row_scores, keys, memory.scores);
+        narrow_scores(p.q, seen_rows(c.k_rows, p), p.rows, p.narrow_room.scores);
+        narrow_to_lanes(p.narrow_room.scores, keys, p.rows, memory.scores);
         find_maximum<1>(memory.scores, keys, p.state.chunk);
     } else {
         score_tile<Vectors>(p.q, seen_rows(c.k, p, c), keys, s.head_dim, memory.scores, p.state.chunk, next);

@@ -203,28 +203,27 @@ private:
 /// The scratch of a key task: one panel at a time.
 struct key_workspace {
     score_memory scores;
+    narrow_memory narrow;
     tile_source k;
     key_sums sums;
 };
 
 inline key_workspace lay_out_keys(arena& memory, const shape& s) {
     const workspace w = lay_out(memory, s, 0, 0);
-    return {w.scores, w.k, key_sums(memory, s.group)};
+    return {w.scores, w.narrow, w.k, key_sums(memory, s.group)};
 }
 
 inline std::size_t key_scratch_bytes(const shape& s) {
     if (!s.sum_keys) { return 0; }
     arena memory(nullptr);
     lay_out_keys(memory, s);
-    arena narrow = memory;
-    lay_out_panel(memory, s, 0, panel_width);
-    lay_out_panel(narrow, s, 0, narrow_rows);
-    return memory.used() > narrow.used() ? memory.used() : narrow.used();
+    return memory.used() + panel_bytes(s, max_row_vectors);
 }
 
 /// A panel of a key task: its queries, what they see of the chunk, and their final maximum and sum.
-inline panel load_panel(arena memory, const shape& s, const task& t, std::int64_t first, std::int64_t start) {
-    panel p = lay_out_panel(memory, s, first, smaller(panel_width, t.rows - first));
+inline panel load_panel(arena memory, const narrow_memory& narrow, const shape& s, const task& t,
+                        std::int64_t first, std::int64_t start) {
+    panel p = lay_out_panel(memory, narrow, s, first, smaller(panel_width, t.rows - first));
     find_visible_keys(s, t, p);
     p.seen = keys_in_chunk(p, start);
     if (is_empty(p.seen)) { return p; }
@@ -258,7 +257,7 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
     c.k_rows = rows_for_panels(w.k, c.k, c.keys);
     chunk_prefetcher none(w.k, w.k, 0, 0, 1);
     for (std::int64_t first = 0; first < t.rows; first += panel_width) {
-        const panel p = load_panel(memory, s, t, first, start);
+        const panel p = load_panel(memory, w.narrow, s, t, first, start);
         if (is_empty(p.seen)) { continue; }
         weigh_panel(s, t, p, c, w.scores, none);
         w.sums.add(p, p.seen.first - keys.first_key, w.scores.scores);
