@@ -52,7 +52,7 @@ inline constexpr int narrow_rows = lanes == 8 ? 8 : 2;
 /// Vectors of columns whose sums for so many rows fit into the registers, beside a weight for each row.
 inline constexpr int narrow_columns(int rows) {
 #if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_neon)
-    return rows <= 3 ? 8 : rows <= 4 ? 4 : 2;
+    return rows <= 3 ? 8 : rows <= 4 ? 7 : 2;
 #else
     return rows <= 1 ? 8 : rows <= 3 ? 4 : 2;
 #endif

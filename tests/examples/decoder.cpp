@@ -88,10 +88,11 @@ struct matrix {
     count rows = 0;
     count width = 0;
 
-    [[nodiscard]] const std::byte* row(count r) const {
+    [[nodiscard]] count row_bytes() const {
         const ggml_block block = block_of(type);
-        return data + r * (width / block.elements * block.bytes);
+        return width / block.elements * block.bytes;
     }
+    [[nodiscard]] const std::byte* row(count r) const { return data + r * row_bytes(); }
 };
 
 /// Integers, floating-point numbers, texts and lists of texts; other lists are not kept.
@@ -294,7 +295,7 @@ matrix gguf_file::tensor(const std::string& name, count rows, count width) const
     if (width % block_of(result.type).elements != 0) {
         throw failure("tensor '" + name + "': rows of " + std::to_string(width) + " are not whole blocks");
     }
-    const auto bytes = static_cast<std::uint64_t>(result.row(rows) - result.row(0));
+    const auto bytes = static_cast<std::uint64_t>(rows * result.row_bytes());
     if (data_ > size_ || stored.offset > size_ - data_ || bytes > size_ - data_ - stored.offset) {
         throw failure("truncated: it ends at byte " + std::to_string(size_) + ", before the end of tensor '" +
                       name + "'");
