@@ -256,6 +256,10 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
     const float* const weights = s.weights + row * contract::chunk_keys;
     float* const sums = s.sums + row * s.columns + x;
     const bool start = run.first == 0;
+    // What is known when this is compiled is where blocks are, and which values share one.
+    constexpr bool whole_blocks = !in_blocks_of_values<Elements> || Columns * lanes % block_values == 0;
+    const std::int64_t whole = whole_blocks ? x : 0;
+    const std::int64_t offset = bytes_before<Elements>(whole);
     vec sum[Rows][Columns];
     vec weight_sum[Rows];
 #pragma GCC unroll 8
@@ -282,7 +286,7 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
         }
 #pragma GCC unroll 8
         for (int n = 0; n < Columns; ++n) {
-            const vec value = elements_at<Elements>(data, x + n * lanes);
+            const vec value = elements_at<Elements>(data + offset, x - whole + n * lanes);
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
         }
@@ -295,8 +299,14 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
     }
 }
 
+/// As narrow_columns(), of whole blocks.
+template <class Elements>
+inline constexpr int most_columns(int rows) {
+    return in_blocks_of_values<Elements> && rows == 4 && lanes == 16 ? 4 : narrow_columns(rows);
+}
+
 /// All columns from `x` on.
-template <class Elements, int Rows, int Columns = narrow_columns(Rows)>
+template <class Elements, int Rows, int Columns = most_columns<Elements>(Rows)>
 TILEWISE_INLINE void add_rows(const value_sums& s, const value_run& run, std::int64_t row, std::int64_t x) {
     for (; x + Columns * lanes <= s.columns; x += Columns * lanes) {
         add_columns<Elements, Rows, Columns>(s, run, row, x);
