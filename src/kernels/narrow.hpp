@@ -240,9 +240,9 @@ inline value_run run_of_rows(const stored_rows& rows, std::int64_t first, std::i
 /// its own would take as long as all the rest.
 inline constexpr int rows_with_weight_sums = 2;
 
-/// For so few rows, V is read in few passes (of 128 columns in AVX-512: in one, and a column for the rest),
-/// and its f32 is left to the processor's own prefetchers (see waits_for_memory).
-inline constexpr std::int64_t most_rows_in_order = lanes == 16 ? 4 : 2;
+/// For so few rows, enough registers hold their sums that V is read in one pass, or nearly so, and f32 is
+/// left to the processor's own prefetchers (see waits_for_memory).
+inline constexpr std::int64_t most_rows_in_order = lanes == 16 ? 4 : 0;
 template <class Elements>
 inline constexpr bool is_read_in_order(std::int64_t rows) {
     return rows <= most_rows_in_order && bytes_before<Elements>(lanes) == lanes * std::int64_t{sizeof(float)};
@@ -377,8 +377,8 @@ inline void narrow_values(const value_sums& s) {
     if (s.rows > rows_with_weight_sums || s.columns == 0) {
         sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums);
     }
-    const bool at_once = (lanes == 16 && s.rows <= most_rows_in_order) ||
-                         s.columns <= narrow_columns(static_cast<int>(s.rows)) * lanes;
+    const bool at_once =
+        s.rows <= most_rows_in_order || s.columns <= narrow_columns(static_cast<int>(s.rows)) * lanes;
     const std::int64_t most = !stored ? lanes : at_once ? contract::chunk_keys : near_rows;
     for (std::int64_t j = 0; j < s.v.count;) {
         const value_run run = run_of_rows(s.v, j, most);
