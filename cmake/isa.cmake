@@ -49,15 +49,18 @@ endfunction()
 # tilewise_sources_per_isa(<target> <source>): one compilation per instruction set.
 function(tilewise_sources_per_isa target source)
   foreach(isa IN LISTS TILEWISE_ISAS)
-    tilewise_add_objects(${target} ${isa} ${isa} ${source})
+    tilewise_add_objects(${target} ${isa} ${isa} "${source}")
   endforeach()
 endfunction()
 
-# The same for kernels that compute in f64.
+# The same for kernels that compute in f64, as objects <target>_<isa>_f64.
+function(tilewise_add_f64_objects target isa source)
+  tilewise_add_objects(${target} ${isa} ${isa}_f64 "${source}")
+  target_compile_definitions(${target}_${isa}_f64 PRIVATE TILEWISE_REAL_IS_DOUBLE=1)
+  set_target_properties(${target}_${isa}_f64 PROPERTIES TILEWISE_COMPUTES_F64 ON)
+endfunction()
 function(tilewise_f64_sources_per_isa target source)
   foreach(isa IN LISTS TILEWISE_ISAS)
-    tilewise_add_objects(${target} ${isa} ${isa}_f64 ${source})
-    target_compile_definitions(${target}_${isa}_f64 PRIVATE TILEWISE_REAL_IS_DOUBLE=1)
-    set_target_properties(${target}_${isa}_f64 PROPERTIES TILEWISE_COMPUTES_F64 ON)
+    tilewise_add_f64_objects(${target} ${isa} "${source}")
   endforeach()
 endfunction()

@@ -174,10 +174,10 @@ struct score_scaling {
 
 template <class Real>
 score_scaling scaling_for(Real scale, bool modified) {
-    const double given = scale;
+    const auto given = static_cast<double>(scale);
     const auto c = static_cast<Real>(given * log2_e_double);
-    if (!modified && c > 0 && std::isfinite(c)) { return {false, given, c}; }
-    return {true, given, constants<Real>::log2_e};
+    if (!modified && c > 0 && std::isfinite(c)) { return {false, given, static_cast<double>(c)}; }
+    return {true, given, static_cast<double>(constants<Real>::log2_e)};
 }
 
 }  // namespace tilewise::contract

@@ -394,6 +394,29 @@ TEST_CASE("f64: the textbook's formula in long double") {
     CHECK(most <= 1.0L);
 }
 
+TEST_CASE("f64: streams, caches, merging, rotary embeddings and the ONNX operator refuse it by name") {
+    std::vector<double> memory(64, 0.5);
+    const tilewise::tensor view = tilewise::bhsd(memory.data(), 1, 1, 4, 8);
+    const std::string floats = ": element type f64 given, it must be f32, f16 or bf16";
+    CHECK(refusal_of([&] { tilewise::attention_stream(view, {.kv_heads = 1, .value_dim = 8}); }) ==
+          "tilewise: q" + floats);
+    tilewise::kv_cache cache({.kv_heads = 1, .head_dim = 8, .value_dim = 8, .pages = 1});
+    const int sequence = cache.add();
+    CHECK(refusal_of([&] { cache.append(sequence, view, view); }) == "tilewise: k" + floats);
+    CHECK(refusal_of([&] {
+              tilewise::kv_cache(
+                  {.kv_heads = 1, .head_dim = 8, .value_dim = 8, .k_type = element_type::f64, .pages = 1});
+          }).find("k_type: number 11 given") != std::string::npos);
+    const tilewise::partial_result part{view, view.slice(tilewise::axis::head_dim, 0, 1)};
+    CHECK(refusal_of([&] { tilewise::merge({&part, 1}, view); }).find(floats) != std::string::npos);
+    const std::array<std::int64_t, 4> shape = {1, 1, 4, 8};
+    const tilewise::onnx::const_array input{memory.data(), tilewise::onnx::data_type::float64, shape};
+    CHECK(refusal_of([&] {
+              tilewise::onnx::attention({.q = input, .k = input, .v = input}, {},
+                                        {.y = {memory.data(), tilewise::onnx::data_type::float64, shape}});
+          }) == "tilewise: Q: element type float64 given, it must be float32");
+}
+
 TEST_CASE("f64: what does not go with it is refused by name") {
     const attention_case sizes = in_f64(refused_sizes);
     const inputs given = make_inputs(sizes);

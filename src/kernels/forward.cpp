@@ -100,6 +100,7 @@ void attend(const shape& s, const task& t, const workspace& w, const panel& p, c
 #if TILEWISE_NARROW_PANELS
     if (p.narrow) { return attend_narrow(s, t, w, p, c, next); }
 #endif
+    if (vector_multiple == 2) { return attend<2>(s, t, p, c, w.scores, next); }
     switch (p.vectors) {
         case 1:
             return attend<1>(s, t, p, c, w.scores, next);

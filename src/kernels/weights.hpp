@@ -46,6 +46,7 @@ void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, 
 
 TILEWISE_INLINE void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c,
                                  const score_memory& memory, chunk_prefetcher& next) {
+    if (vector_multiple == 2) { return weigh_panel<2>(s, t, p, c, memory, next); }
     switch (p.vectors) {
         case 1:
             return weigh_panel<1>(s, t, p, c, memory, next);
