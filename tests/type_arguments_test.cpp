@@ -72,6 +72,14 @@ TEST_CASE("type arguments: what each tensor may be stored in") {
           }) == "tilewise: mask: element type bf16 given, it must be boolean or bit");
 }
 
+#ifndef TILEWISE_TESTS_HAVE_F64
+TEST_CASE("type arguments: a library without f64 says so") {
+    CHECK(answer([](call& c) {
+              c.q = c.k = c.v = c.out = {c.memory.data(), element_type::f64, {}, {}};
+          }) == "tilewise: q: element type f64 given, this library was built without it (TILEWISE_F64)");
+}
+#endif
+
 TEST_CASE("type arguments: alignment and overlap go by the size of an element") {
     const auto shift = [](std::ptrdiff_t bytes) {
         return [=](call& c) { c.v.data = static_cast<const std::byte*>(c.v.data) + bytes; };
