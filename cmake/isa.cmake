@@ -33,17 +33,34 @@ if(unknown_isas OR NOT TILEWISE_ISAS)
   message(FATAL_ERROR "TILEWISE_INSTRUCTION_SETS: '${TILEWISE_INSTRUCTION_SETS}' given, it must be all, or some of ${declared_isas}")
 endif()
 
-# tilewise_sources_per_isa(<target> <source>): adds to a target one compilation of <source> per instruction
-# set, with its flags and with TILEWISE_ISA defined as its name.
+# tilewise_add_objects(<target> <isa> <name> <source>): adds to a target one compilation of <source>, as objects
+# <target>_<name>, with the flags of an instruction set and with TILEWISE_ISA defined as <name>.
+function(tilewise_add_objects target isa name source)
+  set(objects ${target}_${name})
+  add_library(${objects} OBJECT ${source})
+  # Link-time optimisation could move code between instruction sets.
+  set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON INTERPROCEDURAL_OPTIMIZATION OFF)
+  target_compile_definitions(${objects} PRIVATE TILEWISE_ISA=${name} TILEWISE_ISA_IS_${isa}=1)
+  target_compile_options(${objects} PRIVATE ${TILEWISE_FLAGS_${isa}})
+  target_link_libraries(${objects} PRIVATE tilewise_kernel_settings)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+endfunction()
+
+# tilewise_sources_per_isa(<target> <source>): one compilation per instruction set.
 function(tilewise_sources_per_isa target source)
   foreach(isa IN LISTS TILEWISE_ISAS)
-    set(objects ${target}_${isa})
-    add_library(${objects} OBJECT ${source})
-    # Link-time optimisation could move code between instruction sets.
-    set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON INTERPROCEDURAL_OPTIMIZATION OFF)
-    target_compile_definitions(${objects} PRIVATE TILEWISE_ISA=${isa} TILEWISE_ISA_IS_${isa}=1)
-    target_compile_options(${objects} PRIVATE ${TILEWISE_FLAGS_${isa}})
-    target_link_libraries(${objects} PRIVATE tilewise_kernel_settings)
-    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+    tilewise_add_objects(${target} ${isa} ${isa} "${source}")
+  endforeach()
+endfunction()
+
+# The same for kernels that compute in f64, as objects <target>_<isa>_f64.
+function(tilewise_add_f64_objects target isa source)
+  tilewise_add_objects(${target} ${isa} ${isa}_f64 "${source}")
+  target_compile_definitions(${target}_${isa}_f64 PRIVATE TILEWISE_REAL_IS_DOUBLE=1)
+  set_target_properties(${target}_${isa}_f64 PROPERTIES TILEWISE_COMPUTES_F64 ON)
+endfunction()
+function(tilewise_f64_sources_per_isa target source)
+  foreach(isa IN LISTS TILEWISE_ISAS)
+    tilewise_add_f64_objects(${target} ${isa} "${source}")
   endforeach()
 endfunction()

@@ -34,7 +34,10 @@ target_include_directories(tilewise_kernel_settings INTERFACE ${PROJECT_SOURCE_D
 # Targets that set TILEWISE_OPTIMIZATION have that instead: see tests/optimization.cmake.
 set(optimization $<TARGET_PROPERTY:TILEWISE_OPTIMIZATION>)
 target_compile_options(tilewise_kernel_settings INTERFACE $<IF:$<BOOL:${optimization}>,${optimization},-O3> -fno-exceptions -fno-rtti -fvisibility=hidden
-                                                          -fvisibility-inlines-hidden -Wno-psabi ${exact_warning_options})
+                                                          -fvisibility-inlines-hidden -Wno-psabi)
+# Where f64 is computed, constants that are exact in float, such as 1, are promoted everywhere.
+target_compile_options(tilewise_kernel_settings INTERFACE
+                       $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TILEWISE_COMPUTES_F64>>>:${exact_warning_options}>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A guess, and wrong about fixed arrays that are filled in part.
   target_compile_options(tilewise_kernel_settings INTERFACE -Wno-maybe-uninitialized)

@@ -73,7 +73,8 @@ enum {
     TILEWISE_E5M2 = 7,
     TILEWISE_I32 = 8,
     TILEWISE_BOOLEAN = 9,
-    TILEWISE_BIT = 10
+    TILEWISE_BIT = 10,
+    TILEWISE_F64 = 11
 };
 
 enum {
@@ -201,6 +202,8 @@ typedef struct tilewise_options {
     int64_t key_position_count;
     tilewise_tensor block_table; /* i32, [batch, 1, 1, pages]: k and v are pools of pages, and need
                                     key_lengths; key_starts is null then where sequences are packed */
+    double scale_f64;            /* in place of scale, where q, k, v and out are f64 */
+    int64_t has_scale_f64;
 } tilewise_options;
 
 /* --- attention (tilewise/attention.hpp) --- */

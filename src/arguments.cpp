@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "kernels.hpp"
 #include "option_checks.hpp"
 #include "token_places.hpp"
 #include "views.hpp"
@@ -26,10 +27,21 @@ struct argument_bytes {
     byte_range out;
 };
 
+/// f64 is for all of q, k, v and out, or for none.
+bool check_f64_views(const const_tensor& k, const const_tensor& v, const tensor& out, argument_bytes& bytes) {
+    if (!has_f64_kernels()) {
+        return refuse("q: element type f64 given, this library was built without it (TILEWISE_F64)");
+    }
+    return check_view("k", k, element_type::f64, bytes.k) && check_view("v", v, element_type::f64, bytes.v) &&
+           check_view("out", out, element_type::f64, bytes.out);
+}
+
 bool check_views(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
                  argument_bytes& bytes) {
-    return check_view("q", q, float_types, bytes.q) && check_view("k", k, key_value_types, bytes.k) &&
-           check_view("v", v, key_value_types, bytes.v) && check_scales("k", "k.scales", k, bytes.k_scales) &&
+    if (!check_view("q", q, query_types, bytes.q)) { return false; }
+    if (q.type == element_type::f64) { return check_f64_views(k, v, out, bytes); }
+    return check_view("k", k, key_value_types, bytes.k) && check_view("v", v, key_value_types, bytes.v) &&
+           check_scales("k", "k.scales", k, bytes.k_scales) &&
            check_scales("v", "v.scales", v, bytes.v_scales) && check_view("out", out, float_types, bytes.out);
 }
 
@@ -103,6 +115,7 @@ bool check_arguments(const const_tensor& q, const const_tensor& k, const const_t
     p.value_dim = v.head_dim();
     p.k_layout = layout_of(with_sound_strides(k));
     p.v_layout = layout_of(with_sound_strides(v));
+    p.real = q.type == element_type::f64 ? element_type::f64 : element_type::f32;
     p.q_type = q.type;
     p.out_type = out.type;
     if (!require_countable(p) || !check_results(how, q, k, memory, p) || !check_options(how, memory, p)) {

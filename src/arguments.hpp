@@ -28,6 +28,7 @@ struct problem {
     std::int64_t value_dim;
     kernels::row_layout k_layout;
     kernels::row_layout v_layout;
+    element_type real;  ///< what is computed in: f32 or f64
     element_type q_type;
     element_type out_type;
     kernels::interval_rules intervals;

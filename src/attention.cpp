@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "arguments.hpp"
@@ -34,9 +35,11 @@ struct call {
     std::byte* scratch;
 };
 
-/// The place of a token in a result that is always f32.
-float* f32_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token) {
-    return static_cast<float*>(token_of(view, batch, head, token));
+/// The place of an element of a result.
+std::byte* element_of(const tensor& view, std::int64_t batch, std::int64_t head, std::int64_t token,
+                      std::int64_t i) {
+    return static_cast<std::byte*>(token_of(view, batch, head, token)) +
+           i * view.strides[3] * block_of(view.type).bytes;
 }
 
 kernels::task task_of(const call& c, const row_block& block) {
@@ -83,11 +86,12 @@ void run_task(void* context, std::int64_t index, int thread) {
                        scratch_of(c, thread));
 }
 
+std::int64_t state_bytes(const call& c) { return c.work->shape.state_floats * block_of(c.sizes->real).bytes; }
+
 /// The states of the chunks of block number `index`; those of its rows follow.
-float* chunk_states_of(const call& c, std::int64_t index) {
+std::byte* chunk_states_of(const call& c, std::int64_t index) {
     const std::int64_t rows = c.work->summary.block_rows * (count_chunks(*c.sizes) + 1);
-    return reinterpret_cast<float*>(c.scratch + c.work->chunk_state_offset) +
-           index * rows * c.work->shape.state_floats;
+    return c.scratch + c.work->chunk_state_offset + index * rows * state_bytes(c);
 }
 
 /// Where keys are cut into parts: the chunks of one part of a block.
@@ -102,7 +106,7 @@ void run_part(void* context, std::int64_t index, int thread) {
     const std::int64_t start = task.first_key / contract::chunk_keys * contract::chunk_keys;
     task.begin = start + first * contract::chunk_keys;
     task.end = start + last * contract::chunk_keys;
-    task.states = chunk_states_of(c, block) + first * task.rows * c.work->shape.state_floats;
+    task.states = chunk_states_of(c, block) + first * task.rows * state_bytes(c);
     const float_environment standard;
     c.kernels->chunk_states(c.work->shape, task, scratch_of(c, thread));
 }
@@ -112,8 +116,8 @@ void run_fold(void* context, std::int64_t index, int thread) {
     const call& c = *static_cast<const call*>(context);
     kernels::task task = task_of(c, block_number(*c.work, *c.sizes, index));
     const std::int64_t chunks = count_chunks(*c.sizes);
-    const float* const parts = chunk_states_of(c, index);
-    task.states = chunk_states_of(c, index) + chunks * task.rows * c.work->shape.state_floats;
+    const std::byte* const parts = chunk_states_of(c, index);
+    task.states = chunk_states_of(c, index) + chunks * task.rows * state_bytes(c);
     const float_environment standard;
     c.kernels->start_states(c.work->shape, task, scratch_of(c, thread));
     c.kernels->fold_states(c.work->shape, task.rows, chunks, parts, task.states);
@@ -131,13 +135,12 @@ void run_key_task(void* context, std::int64_t index, int thread) {
     const std::int64_t first = std::max(start, of.key_position) - of.key_position;  // key token
     const std::int64_t columns = padded_keys(p, head / p.kv_heads);
     if (first >= columns) { return; }
-    const kernels::key_task task{
-        task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
-        of.key_position + first,
-        std::min(start + contract::chunk_keys - of.key_position, columns) - first,
-        {f32_of(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group, 0) +
-             (of.first_key + first) * c.extra.key_weights.strides[3],
-         c.extra.key_weights.strides[3], c.extra.key_weights.strides[1], 0}};
+    const kernels::key_task task{task_of(c, {head / p.kv_heads, head % p.kv_heads, 0, of.queries * p.group}),
+                                 of.key_position + first,
+                                 std::min(start + contract::chunk_keys - of.key_position, columns) - first,
+                                 {element_of(c.extra.key_weights, of.batch_entry, head % p.kv_heads * p.group,
+                                             0, of.first_key + first),
+                                  c.extra.key_weights.strides[3], c.extra.key_weights.strides[1], 0}};
     const float_environment standard;
     c.kernels->sum_key_weights(c.work->shape, task, scratch_of(c, thread));
 }
@@ -154,12 +157,12 @@ extra_results sound(extra_results extra) {
 /// Without query rows there are no tasks, but sums over them are 0.
 void clear_key_weights(const problem& p, const tensor& sums) {
     if (!p.sum_keys || is_empty(sums)) { return; }
+    const auto bytes = static_cast<std::size_t>(block_of(sums.type).bytes);
     for (std::int64_t index = 0; index < p.batch; ++index) {
         const sequence of = sequence_of(p, index);
         for (std::int64_t h = 0; h < p.heads; ++h) {
-            float* const first = f32_of(sums, of.batch_entry, h, 0);
             for (std::int64_t j = 0; j < padded_keys(p, index); ++j) {
-                first[(of.first_key + j) * sums.strides[3]] = 0.0F;
+                std::memset(element_of(sums, of.batch_entry, h, 0, of.first_key + j), 0, bytes);
             }
         }
     }
@@ -169,8 +172,8 @@ void clear_key_weights(const problem& p, const tensor& sums) {
 tensor row_states(const problem& p, const work_plan& work, std::byte* scratch) {
     if (!p.sum_keys) { return {}; }
     const std::int64_t head = p.query_tokens * 2;
-    return tensor(scratch + work.row_state_offset, element_type::f32,
-                  {p.batch_entries, p.heads, p.query_tokens, 2}, {p.heads * head, head, 2, 1});
+    return tensor(scratch + work.row_state_offset, p.real, {p.batch_entries, p.heads, p.query_tokens, 2},
+                  {p.heads * head, head, 2, 1});
 }
 
 void run_all(call& c, const parallel_for& host) {
@@ -230,7 +233,7 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
            row_states(sizes, work, scratch),
            &sizes,
            &work,
-           &kernels_of(work.summary.isa),
+           &kernels_of(work.summary.isa, sizes.real),
            scratch};
     run_all(c, how.parallel_for);
     return {};

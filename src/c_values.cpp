@@ -8,8 +8,9 @@ namespace tilewise {
 
 namespace {
 
-constexpr int count_of_types = 11;
-static_assert(static_cast<int>(element_type::bit) == TILEWISE_BIT && TILEWISE_BIT == count_of_types - 1);
+constexpr int count_of_types = 12;
+static_assert(static_cast<int>(element_type::f64) == TILEWISE_F64 && TILEWISE_F64 == count_of_types - 1);
+static_assert(static_cast<int>(element_type::bit) == TILEWISE_BIT);
 static_assert(static_cast<int>(element_type::q8_0) == TILEWISE_Q8_0);
 static_assert(static_cast<int>(element_type::i8) == TILEWISE_I8);
 static_assert(static_cast<int>(element_type::i32) == TILEWISE_I32);
@@ -92,6 +93,7 @@ bool c_options::read(const tilewise_options* how) {
     if (!read_structure("options", how, least_size, from_)) { return false; }
     if (from_.reserved != 0) { return refuse("options: reserved is ", from_.reserved, ", it must be 0"); }
     how_.scale = value_if(from_.has_scale, from_.scale);
+    how_.scale_f64 = value_if(from_.has_scale_f64 != 0, from_.scale_f64);
     how_.threads = from_.threads;
     how_.scratch_budget = from_.scratch_budget;
     how_.workspace = {static_cast<std::byte*>(from_.workspace), from_.workspace_bytes};

@@ -18,11 +18,16 @@
 #    include <unistd.h>
 #endif
 
-// One table per compiled instruction set, in its namespace.
-#define X(name)                                    \
+// One table per compiled instruction set, and another for f64, in their namespaces.
+#define TILEWISE_TABLE(name)                       \
     namespace tilewise::kernels::name {            \
     extern const tilewise::kernels::table kernels; \
     }
+#if defined(TILEWISE_HAVE_F64)
+#    define X(name) TILEWISE_TABLE(name) TILEWISE_TABLE(name##_f64)
+#else
+#    define X(name) TILEWISE_TABLE(name)
+#endif
 TILEWISE_ISAS
 #undef X
 
@@ -38,6 +43,19 @@ const kernels::table* compiled_kernels(isa which) {
     if (wanted == #name) { return &kernels::name::kernels; }
     TILEWISE_ISAS
 #undef X
+    return nullptr;
+}
+
+const kernels::table* compiled_f64_kernels(isa which) {
+#if defined(TILEWISE_HAVE_F64)
+    const std::string_view wanted = isa_name(which);
+#    define X(name) \
+        if (wanted == #name) { return &kernels::name##_f64::kernels; }
+    TILEWISE_ISAS
+#    undef X
+#else
+    static_cast<void>(which);
+#endif
     return nullptr;
 }
 
@@ -198,6 +216,16 @@ std::size_t second_level_cache_bytes() {
     return static_cast<std::size_t>(read > 0 ? read : unknown);
 }
 
-const kernels::table& kernels_of(isa which) { return *compiled_kernels(which); }
+bool has_f64_kernels() {
+#if defined(TILEWISE_HAVE_F64)
+    return true;
+#else
+    return false;
+#endif
+}
+
+const kernels::table& kernels_of(isa which, element_type real) {
+    return *(real == element_type::f64 ? compiled_f64_kernels(which) : compiled_kernels(which));
+}
 
 }  // namespace tilewise

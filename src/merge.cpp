@@ -94,7 +94,7 @@ bool check_merge(std::span<const partial_result> parts, const tensor& out, const
 /// One kind of NaN, and no -0.
 float canonical(double value) {
     const auto rounded = static_cast<float>(value);
-    return rounded == rounded ? rounded + 0.0F : std::bit_cast<float>(contract::canonical_nan_bits);
+    return rounded == rounded ? rounded + 0.0F : std::bit_cast<float>(contract::binary32::canonical_nan_bits);
 }
 
 /// The share of each part in a row, up to a factor: exp(lse_i - the largest lse); -inf if it has none.

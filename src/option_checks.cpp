@@ -14,15 +14,35 @@ namespace tilewise {
 
 namespace {
 
-bool check_scale(const options& how) {
-    if (!how.scale.has_value()) { return true; }
-    if (!std::isfinite(*how.scale)) { return refuse("scale: ", *how.scale, " given, it must be finite"); }
+bool check_scale(const options& how, const problem& p) {
+    if (how.scale.has_value() && !std::isfinite(*how.scale)) {
+        return refuse("scale: ", *how.scale, " given, it must be finite");
+    }
+    if (!how.scale_f64.has_value()) { return true; }
+    if (p.real != element_type::f64) { return refuse("scale_f64: given, q must be f64 then"); }
+    if (how.scale.has_value()) { return refuse("scale_f64: given beside scale"); }
+    if (!std::isfinite(*how.scale_f64)) {
+        return refuse("scale_f64: ", *how.scale_f64, " given, it must be finite");
+    }
     return true;
 }
 
-float scale_of(const options& how, std::int64_t head_dim) {
-    if (how.scale.has_value()) { return *how.scale; }
-    return head_dim == 0 ? 1.0F : static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+double scale_of(const options& how, std::int64_t head_dim) {
+    if (how.scale_f64.has_value()) { return *how.scale_f64; }
+    if (how.scale.has_value()) { return static_cast<double>(*how.scale); }
+    return head_dim == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
+/// Contract step 2.
+template <class Real>
+void find_scaling(double scale, float soft_cap, bool modified, kernels::score_rules& rules) {
+    const contract::score_scaling scaling = contract::scaling_for(static_cast<Real>(scale), modified);
+    const auto cap = static_cast<Real>(soft_cap);
+    rules.multiply = scaling.multiply;
+    rules.scale = scaling.scale;
+    rules.exponent = scaling.exponent;
+    rules.soft_cap = static_cast<double>(cap);
+    rules.soft_cap_factor = cap == 0 ? 0.0 : static_cast<double>(static_cast<Real>(scale) / cap);
 }
 
 bool check_modes(const options& how) {
@@ -164,26 +184,27 @@ bool check_scores(const options& how, const problem& p, memory_map& memory, kern
     if (!(how.soft_cap >= 0.0F) || !std::isfinite(how.soft_cap)) {
         return refuse("soft_cap: ", how.soft_cap, " given, it must be finite and positive, or 0 for none");
     }
+    if (how.score_function.call != nullptr && p.real == element_type::f64) {
+        return refuse("score_function: given with q of f64, it must be f32, f16 or bf16 then");
+    }
     if (!require_per_head("alibi_slopes", how.alibi_slopes, p)) { return false; }
     for (const float slope : how.alibi_slopes) {
         if (!std::isfinite(slope)) { return refuse("alibi_slopes: ", slope, " given, they must be finite"); }
     }
-    if (!check_grid("bias", how.bias, float_types, p, p.queries, p.keys, memory, rules.bias) ||
-        !check_scale(how)) {
+    const std::span<const element_type> bias_types =
+        p.real == element_type::f64 ? std::span<const element_type>(f64_bias_types) : float_types;
+    if (!check_grid("bias", how.bias, bias_types, p, p.queries, p.keys, memory, rules.bias) ||
+        !check_scale(how, p)) {
         return false;
     }
     rules.bias_type = how.bias.type;
     rules.alibi_slopes = how.alibi_slopes.empty() ? nullptr : how.alibi_slopes.data();
-    rules.soft_cap = how.soft_cap;
     rules.function = how.score_function.call;
     rules.function_context = how.score_function.context;
-    const bool modified = rules.soft_cap != 0.0F || rules.bias.data != nullptr ||
+    const bool modified = how.soft_cap != 0.0F || rules.bias.data != nullptr ||
                           rules.alibi_slopes != nullptr || rules.function != nullptr;
-    const contract::score_scaling scaling = contract::scaling_for(scale_of(how, p.head_dim), modified);
-    rules.multiply = scaling.multiply;
-    rules.scale = scaling.scale;
-    rules.exponent = scaling.exponent;
-    rules.soft_cap_factor = rules.soft_cap == 0.0F ? 0.0F : scaling.scale / rules.soft_cap;
+    (p.real == element_type::f64 ? find_scaling<double> : find_scaling<float>)(scale_of(how, p.head_dim),
+                                                                               how.soft_cap, modified, rules);
     return true;
 }
 

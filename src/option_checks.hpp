@@ -26,8 +26,8 @@ namespace tilewise {
 /// The workspace is apart from all else.
 [[nodiscard]] bool check_workspace(const options& how, memory_map& memory);
 
-/// A result for each query row or key, of the given extents; nothing if its data is null.
-[[nodiscard]] bool check_result(std::string_view name, const tensor& view,
+/// A result for each query row or key, of the given type and extents; nothing if its data is null.
+[[nodiscard]] bool check_result(std::string_view name, const tensor& view, element_type type,
                                 const std::array<std::int64_t, 4>& extents, memory_map& memory);
 
 /// Results besides the output, which are optional.

@@ -119,11 +119,12 @@ std::int64_t count_key_parts(const problem& p, const kernels::table& kernels, st
                                     most_key_parts(p, kernels));
 }
 
-/// The bytes of so many floats.
-bool floats_of(std::initializer_list<std::int64_t> factors, std::size_t& bytes) {
+/// The bytes of so many numbers that the call computes with.
+bool reals_of(const problem& p, std::initializer_list<std::int64_t> factors, std::size_t& bytes) {
     std::size_t count = 0;
-    if (!count_elements<float>(factors, count)) { return false; }
-    bytes = count * sizeof(float);
+    const bool is_f64 = p.real == element_type::f64;
+    if (!(is_f64 ? count_elements<double> : count_elements<float>)(factors, count)) { return false; }
+    bytes = count * (is_f64 ? sizeof(double) : sizeof(float));
     return true;
 }
 
@@ -132,13 +133,13 @@ bool floats_of(std::initializer_list<std::int64_t> factors, std::size_t& bytes) 
 bool find_chunk_state_bytes(const problem& p, const work_plan& w, std::int64_t blocks, std::size_t& bytes) {
     bytes = 0;
     return w.summary.key_parts == 1 ||
-           floats_of({blocks, w.summary.block_rows, count_chunks(p) + 1, w.shape.state_floats}, bytes);
+           reals_of(p, {blocks, w.summary.block_rows, count_chunks(p) + 1, w.shape.state_floats}, bytes);
 }
 
-/// Whether rows can be read where they are: f32, dense, and not so far apart that a chunk of them fights for
-/// the same cache sets and pages.
-bool lies_well(const kernels::row_layout& layout, std::int64_t dim) {
-    return layout.type == element_type::f32 && layout.element_stride == 1 && layout.token_stride >= dim &&
+/// Whether rows can be read where they are: as what is computed in, dense, and not so far apart that a chunk
+/// of them fights for the same cache sets and pages.
+bool lies_well(const problem& p, const kernels::row_layout& layout, std::int64_t dim) {
+    return layout.type == p.real && layout.element_stride == 1 && layout.token_stride >= dim &&
            layout.token_stride <= dim + dim / 2;
 }
 
@@ -153,9 +154,9 @@ bool has_whole_chunks(const problem& p) {
 
 kernels::shape shape_of(const problem& p, const kernels::table& kernels, std::int64_t block_rows) {
     const bool scattered = p.pages != nullptr && !has_whole_chunks(p);
-    const bool copy_k = scattered || !lies_well(p.k_layout, p.head_dim);
+    const bool copy_k = scattered || !lies_well(p, p.k_layout, p.head_dim);
     const bool copy_v =
-        scattered || !lies_well(p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
+        scattered || !lies_well(p, p.v_layout, p.value_dim) || p.value_dim % kernels.value_multiple != 0;
     return {p.group,     p.keys,     p.head_dim, p.value_dim, 3 + p.value_dim, p.k_layout,     p.v_layout,
             p.q_type,    p.out_type, copy_k,     copy_v,      p.page_keys,     p.table_stride, block_rows,
             p.intervals, p.masks,    p.scores,   p.sinks,     p.chosen,        p.sum_keys};
@@ -177,7 +178,7 @@ std::size_t list_bytes(const problem& p) {
 /// The final maximum and sum of each query row, where weights are summed over them.
 bool find_row_state_bytes(const problem& p, std::size_t& bytes) {
     bytes = 0;
-    return !p.sum_keys || floats_of({2, p.batch_entries, p.heads, p.query_tokens}, bytes);
+    return !p.sum_keys || reals_of(p, {2, p.batch_entries, p.heads, p.query_tokens}, bytes);
 }
 
 /// The blocks of one key head of a sequence.
@@ -266,7 +267,7 @@ std::span<std::byte> aligned_part(std::span<std::byte> workspace) {
 bool make_plan(const problem& p, const options& how, work_plan& w) {
     w = {};
     if (!find_active_isa(w.summary.isa)) { return false; }
-    const kernels::table& kernels = kernels_of(w.summary.isa);
+    const kernels::table& kernels = kernels_of(w.summary.isa, p.real);
     w.summary.chunk_keys = contract::chunk_keys;
     w.summary.panel_rows = kernels.panel_rows;
     w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);

@@ -36,7 +36,7 @@ struct work_plan {
     std::span<const listed_sequence> sequences;  ///< see list_sequences, otherwise
     // In the scratch, behind that of the threads.
     std::size_t list_offset;
-    std::size_t row_state_offset;    ///< [batch entries, heads, query tokens, 2] floats
+    std::size_t row_state_offset;    ///< [batch entries, heads, query tokens, 2]
     std::size_t chunk_state_offset;  ///< for each block, the states of its chunks, and of its rows
 };
 

@@ -1,5 +1,6 @@
-// The oracle: the naive formulation in scalar C++, in the contract's arithmetic (contract.hpp). It shares
-// the constants with the kernels and nothing else. Read it from bottom to top: attention() is the formula.
+// The oracle: the naive formulation in scalar C++, in the contract's arithmetic (contract.hpp), which is f32
+// or f64: Real. It shares the constants with the kernels and nothing else. Read it from bottom to top:
+// attention() is the formula.
 
 #include <tilewise/reference.hpp>
 
@@ -22,17 +23,18 @@ namespace tilewise::reference {
 namespace {
 
 /// All memory of a call, for the longest sequence.
+template <class Real>
 struct memory {
-    heap_array<float> scores;  ///< [queries][keys] of one head
-    heap_array<float> q;       ///< [queries][head_dim]
-    heap_array<float> k;       ///< [keys][head_dim]
-    heap_array<float> v;       ///< [keys][value_dim]
-    heap_array<float> o;       ///< of one row
-    heap_array<float> chunk_o;
-    heap_array<float> weights;
-    heap_array<float> chunk_m;
-    heap_array<float> block_sums;  ///< of weights, per key
-    heap_array<float> total_sums;
+    heap_array<Real> scores;  ///< [queries][keys] of one head
+    heap_array<Real> q;       ///< [queries][head_dim]
+    heap_array<Real> k;       ///< [keys][head_dim]
+    heap_array<Real> v;       ///< [keys][value_dim]
+    heap_array<Real> o;       ///< of one row
+    heap_array<Real> chunk_o;
+    heap_array<Real> weights;
+    heap_array<Real> chunk_m;
+    heap_array<Real> block_sums;  ///< of weights, per key
+    heap_array<Real> total_sums;
 
     [[nodiscard]] bool allocate(const problem& p) {
         if (p.batch == 0 || p.heads == 0) { return true; }
@@ -49,44 +51,52 @@ struct memory {
 };
 
 /// The running state of a row (step 4).
+template <class Real>
 struct row_state {
-    float m = -infinity;
-    float l = 0.0F;
-    std::span<float> o;
-    std::span<float> chunk_o;   ///< of the chunk that is being added
-    float largest = -infinity;  ///< score
-    std::span<float> weights;   ///< p_j; 0 where the key is masked
-    std::span<float> chunk_m;   ///< m_c of each key's chunk
+    Real m = -infinity<Real>;
+    Real l = 0;
+    std::span<Real> o;
+    std::span<Real> chunk_o;         ///< of the chunk that is being added
+    Real largest = -infinity<Real>;  ///< score
+    std::span<Real> weights;         ///< p_j; 0 where the key is masked
+    std::span<Real> chunk_m;         ///< m_c of each key's chunk
 };
 
-void fold(row_state& row, float chunk_m, float chunk_l) {
-    const float m = std::max(row.m, chunk_m);
-    const float base = m == -infinity ? 0.0F : m;
-    const float a = power_of_two(row.m - base, contract::fold_min_exponent);
-    const float b = power_of_two(chunk_m - base, contract::fold_min_exponent);
+/// What a maximum of -inf counts as.
+template <class Real>
+Real base_of(Real m) {
+    return m == -infinity<Real> ? 0 : m;
+}
+
+template <class Real>
+void fold(row_state<Real>& row, Real chunk_m, Real chunk_l) {
+    const Real m = std::max(row.m, chunk_m);
+    const Real a = power_of_two(row.m - base_of(m), contract::constants<Real>::fold_min_exponent);
+    const Real b = power_of_two(chunk_m - base_of(m), contract::constants<Real>::fold_min_exponent);
     row.l = std::fma(row.l, a, chunk_l * b);
     fold_sums(row.o.data(), row.chunk_o.data(), static_cast<std::int64_t>(row.o.size()), a, b);
     row.m = m;
 }
 
-/// An element of a result that is always f32.
-float& f32_of(const tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token, std::int64_t i) {
-    return static_cast<float*>(x.data)[index_in(x, batch, head, token, i)];
+/// An element of a result that is of what is computed in.
+template <class Real>
+Real& real_of(const tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token, std::int64_t i) {
+    return static_cast<Real*>(x.data)[index_in(x, batch, head, token, i)];
 }
 
 /// Step 5: a finished row.
-void write_row(const row_state& row, std::int64_t batch, std::int64_t head, std::int64_t token,
+template <class Real>
+void write_row(const row_state<Real>& row, std::int64_t batch, std::int64_t head, std::int64_t token,
                const tensor& out, const tensor& lse) {
-    const bool empty = row.l == 0.0F;
+    const bool empty = row.l == 0;
     for (std::int64_t x = 0; x < out.head_dim(); ++x) {
-        const float value = row.o[static_cast<std::size_t>(x)] / row.l + 0.0F;
-        write_element(out.data, out.type, index_in(out, batch, head, token, x),
-                      empty ? 0.0F : canonical(value));
+        const Real value = row.o[static_cast<std::size_t>(x)] / row.l + 0;
+        write_element(out.data, out.type, index_in(out, batch, head, token, x), empty ? 0 : canonical(value));
     }
     if (lse.data == nullptr) { return; }
-    const float log_of_sum = std::isnan(row.l) ? row.l : (row.m + log2_of(row.l)) * contract::ln_2;
-    write_element(lse.data, lse.type, index_in(lse, batch, head, token, 0),
-                  empty ? -infinity : canonical(log_of_sum));
+    const Real log_of_sum =
+        std::isnan(row.l) ? row.l : (row.m + log2_of(row.l)) * contract::constants<Real>::ln_2;
+    real_of<Real>(lse, batch, head, token, 0) = empty ? -infinity<Real> : canonical(log_of_sum);
 }
 
 /// The first key token beyond the chunk of key token j.
@@ -96,19 +106,21 @@ std::int64_t chunk_end(const head_of& h, std::int64_t j) {
 }
 
 /// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
+template <class Real>
 void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t first, std::int64_t last,
-               const float* scores, const float* v_rows, row_state& row) {
-    float largest = -infinity;
+               const Real* scores, const Real* v_rows, row_state<Real>& row) {
+    const auto c = static_cast<Real>(p.scores.exponent);
+    Real largest = -infinity<Real>;
     for (std::int64_t j = first; j < last; ++j) {
         if (is_visible(p, h, i, j, scores[j]) && scores[j] > largest) { largest = scores[j]; }
     }
     row.largest = std::max(row.largest, largest);
-    const float m = std::ceil(largest * p.scores.exponent);
-    float l = 0.0F;
-    std::fill(row.chunk_o.begin(), row.chunk_o.end(), 0.0F);
+    const Real m = std::ceil(largest * c);
+    Real l = 0;
+    std::fill(row.chunk_o.begin(), row.chunk_o.end(), Real{0});
     for (std::int64_t j = first; j < last; ++j) {
         if (!is_visible(p, h, i, j, scores[j])) { continue; }
-        const float weight_j = weight(scores[j], p.scores.exponent, m == -infinity ? 0.0F : m);
+        const Real weight_j = weight(scores[j], c, base_of(m));
         l = l + weight_j;
         add_value(v_rows + j * p.value_dim, weight_j, p.value_dim, row.chunk_o.data());
         row.weights[static_cast<std::size_t>(j)] = weight_j;
@@ -118,63 +130,69 @@ void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t 
 }
 
 /// Step 4: the state before the first chunk.
-row_state start_row(const problem& p, const head_of& h, memory& room) {
+template <class Real>
+row_state<Real> start_row(const problem& p, const head_of& h, memory<Real>& room) {
     const auto keys = static_cast<std::size_t>(h.of.keys);
-    row_state row;
+    row_state<Real> row;
     row.o = {room.o.data(), room.o.size()};
     row.chunk_o = {room.chunk_o.data(), room.chunk_o.size()};
     row.weights = {room.weights.data(), keys};
     row.chunk_m = {room.chunk_m.data(), keys};
-    std::fill(row.o.begin(), row.o.end(), 0.0F);
-    std::fill(row.weights.begin(), row.weights.end(), 0.0F);
-    std::fill(row.chunk_m.begin(), row.chunk_m.end(), -infinity);
+    std::fill(row.o.begin(), row.o.end(), Real{0});
+    std::fill(row.weights.begin(), row.weights.end(), Real{0});
+    std::fill(row.chunk_m.begin(), row.chunk_m.end(), -infinity<Real>);
     if (p.sinks != nullptr) {
-        row.m = std::ceil(p.sinks[h.head] * contract::log2_e);
-        row.l = weight(p.sinks[h.head], contract::log2_e, row.m == -infinity ? 0.0F : row.m);
+        const Real c = contract::constants<Real>::log2_e;
+        const auto sink = static_cast<Real>(p.sinks[h.head]);
+        row.m = std::ceil(sink * c);
+        row.l = weight(sink, c, base_of(row.m));
     }
     return row;
 }
 
 /// Step 6: the final weights of a row, in place.
-void finish_weights(row_state& row, const problem& p, const head_of& h, std::int64_t i, const float* scores) {
-    const float base = row.m == -infinity ? 0.0F : row.m;
+template <class Real>
+void finish_weights(row_state<Real>& row, const problem& p, const head_of& h, std::int64_t i,
+                    const Real* scores) {
     for (std::int64_t j = 0; j < h.of.keys; ++j) {
-        float& w = row.weights[static_cast<std::size_t>(j)];
-        const float b =
-            power_of_two(row.chunk_m[static_cast<std::size_t>(j)] - base, contract::fold_min_exponent);
-        const bool is_zero = row.l == 0.0F || !is_visible(p, h, i, j, scores[j]);
-        w = is_zero ? 0.0F : canonical(w * b / row.l + 0.0F);
+        Real& w = row.weights[static_cast<std::size_t>(j)];
+        const Real b = power_of_two(row.chunk_m[static_cast<std::size_t>(j)] - base_of(row.m),
+                                    contract::constants<Real>::fold_min_exponent);
+        const bool is_zero = row.l == 0 || !is_visible(p, h, i, j, scores[j]);
+        w = is_zero ? 0 : canonical(w * b / row.l + 0);
     }
 }
 
-float entropy_of(const head_of& h, std::span<const float> weights) {
-    float e = 0.0F;
+template <class Real>
+Real entropy_of(const head_of& h, std::span<const Real> weights) {
+    Real e = 0;
     const auto count = static_cast<std::int64_t>(weights.size());
     for (std::int64_t first = 0; first < count; first = chunk_end(h, first)) {
-        float chunk_e = 0.0F;
+        Real chunk_e = 0;
         for (auto j = static_cast<std::size_t>(first);
              j < static_cast<std::size_t>(std::min(chunk_end(h, first), count)); ++j) {
-            if (weights[j] < std::numeric_limits<float>::min()) { continue; }
+            if (weights[j] < contract::constants<Real>::smallest_normal) { continue; }
             chunk_e =
                 std::isnan(weights[j]) ? weights[j] : std::fma(weights[j], log2_of(weights[j]), chunk_e);
         }
         e = e + chunk_e;
     }
-    return canonical(e * -contract::ln_2 + 0.0F);
+    return canonical(e * -contract::constants<Real>::ln_2 + 0);
 }
 
 /// Sums of weights per key over query tokens, in blocks as long as a chunk.
+template <class Real>
 struct key_sums {
-    std::span<float> block;
-    std::span<float> total;
+    std::span<Real> block;
+    std::span<Real> total;
     void clear() const {
-        std::fill(block.begin(), block.end(), 0.0F);
-        std::fill(total.begin(), total.end(), 0.0F);
+        std::fill(block.begin(), block.end(), Real{0});
+        std::fill(total.begin(), total.end(), Real{0});
     }
     void fold() const {
         for (std::size_t j = 0; j < total.size(); ++j) {
             total[j] = total[j] + block[j];
-            block[j] = 0.0F;
+            block[j] = 0;
         }
     }
 };
@@ -185,22 +203,24 @@ bool wants_extra(const extra_results& extra) {
 }
 
 /// The results of one row beside the output and lse.
-void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_state& row, key_sums& sums,
-                 const extra_results& extra) {
+template <class Real>
+void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_state<Real>& row,
+                 key_sums<Real>& sums, const extra_results& extra) {
     const std::int64_t token = h.of.first_query + i;
     if (extra.row_maximum.data != nullptr) {
-        const float largest = row.largest * (p.scores.multiply ? 1.0F : p.scores.scale) + 0.0F;
-        f32_of(extra.row_maximum, h.of.batch_entry, h.head, token, 0) =
+        const Real natural = p.scores.multiply ? 1 : static_cast<Real>(p.scores.scale);
+        const Real largest = row.largest * natural + 0;
+        real_of<Real>(extra.row_maximum, h.of.batch_entry, h.head, token, 0) =
             canonical(std::isnan(row.l) ? row.l : largest);
     }
     if (extra.entropy.data != nullptr) {
-        f32_of(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of(h, row.weights);
+        real_of<Real>(extra.entropy, h.of.batch_entry, h.head, token, 0) = entropy_of<Real>(h, row.weights);
     }
     for (std::int64_t n = 0; n < p.chosen.count; ++n) {
         if (p.chosen.tokens[n] != token) { continue; }
         for (std::int64_t j = 0; j < p.keys; ++j) {
-            f32_of(extra.weights, h.of.batch_entry, h.head, n, j) =
-                j < h.of.keys ? row.weights[static_cast<std::size_t>(j)] : 0.0F;
+            real_of<Real>(extra.weights, h.of.batch_entry, h.head, n, j) =
+                j < h.of.keys ? row.weights[static_cast<std::size_t>(j)] : 0;
         }
     }
     if (p.sum_keys) {
@@ -212,35 +232,33 @@ void write_extra(const problem& p, const head_of& h, std::int64_t i, const row_s
 }
 
 /// Padding has the sum 0.
-void write_key_weights(const problem& p, const head_of& h, key_sums& sums, const tensor& to) {
+template <class Real>
+void write_key_weights(const problem& p, const head_of& h, key_sums<Real>& sums, const tensor& to) {
     sums.fold();
     for (std::int64_t j = 0; j < padded_keys(p, h.batch); ++j) {
-        f32_of(to, h.of.batch_entry, h.head, 0, h.of.first_key + j) =
+        real_of<Real>(to, h.of.batch_entry, h.head, 0, h.of.first_key + j) =
             canonical(sums.total[static_cast<std::size_t>(j)]);
     }
 }
 
 /// Steps 1 and 2 for one head.
+template <class Real>
 void prepare_head(const problem& p, const head_of& h, const const_tensor& q, const const_tensor& k,
-                  const const_tensor& v, memory& room) {
+                  const const_tensor& v, memory<Real>& room) {
     copy_head(q, h.of.batch_entry, h.head, h.of.first_query, h.of.queries, room.q.data());
     copy_keys(k, p, h.of, h.batch, h.head / p.group, room.k.data());
     copy_keys(v, p, h.of, h.batch, h.head / p.group, room.v.data());
     score_head(p, h, room.q.data(), room.k.data(), room.scores.data());
 }
 
-}  // namespace
-
-status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
-                     const options& how) noexcept {
-    const float_environment standard;
-    problem p{};
-    memory room;
-    if (!check_arguments(q, k, v, out, how, p)) { return status_of(false); }
-    if (!p.has_results) { return {}; }
-    if (!room.allocate(p)) { return status_of(false); }
-    key_sums sums{{room.block_sums.data(), room.block_sums.size()},
-                  {room.total_sums.data(), room.total_sums.size()}};
+/// Real is what is computed in. False if the memory cannot be had.
+template <class Real>
+bool compute(const problem& p, const const_tensor& q, const const_tensor& k, const const_tensor& v,
+             const tensor& out, const options& how) {
+    memory<Real> room;
+    if (!room.allocate(p)) { return false; }
+    key_sums<Real> sums{{room.block_sums.data(), room.block_sums.size()},
+                        {room.total_sums.data(), room.total_sums.size()}};
     for (std::int64_t index = 0; index < p.batch; ++index) {
         const sequence of = sequence_of(p, index);
         for (std::int64_t head = 0; head < p.heads; ++head) {
@@ -248,8 +266,8 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
             sums.clear();
             if (of.queries > 0) { prepare_head(p, h, q, k, v, room); }
             for (std::int64_t i = 0; i < of.queries; ++i) {
-                const float* const scores = room.scores.data() + i * p.keys;
-                row_state row = start_row(p, h, room);
+                const Real* const scores = room.scores.data() + i * p.keys;
+                row_state<Real> row = start_row(p, h, room);
                 for (std::int64_t first = 0; first < of.keys; first = chunk_end(h, first)) {
                     add_chunk(p, h, i, first, std::min(chunk_end(h, first), of.keys), scores, room.v.data(),
                               row);
@@ -262,7 +280,19 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
             if (p.sum_keys) { write_key_weights(p, h, sums, how.extra.key_weights); }
         }
     }
-    return {};
+    return true;
+}
+
+}  // namespace
+
+status try_attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,
+                     const options& how) noexcept {
+    const float_environment standard;
+    problem p{};
+    if (!check_arguments(q, k, v, out, how, p)) { return status_of(false); }
+    if (!p.has_results) { return {}; }
+    const bool is_f64 = p.real == element_type::f64;
+    return status_of((is_f64 ? compute<double> : compute<float>)(p, q, k, v, out, how));
 }
 
 void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v, const tensor& out,

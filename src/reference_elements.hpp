@@ -38,6 +38,17 @@ inline float read_element(const void* data, element_type type, std::int64_t inde
     }
 }
 
+/// The same as what is computed in: f64 has f64 and f32.
+template <class Real>
+Real read_real(const void* data, element_type type, std::int64_t index) {
+    if (type == element_type::f64) { return static_cast<Real>(static_cast<const double*>(data)[index]); }
+    return static_cast<Real>(read_element(data, type, index));
+}
+
+inline void write_element(void* data, element_type /*f64*/, std::int64_t index, double value) {
+    static_cast<double*>(data)[index] = value;
+}
+
 /// Zero is written as +0.
 inline void write_element(void* data, element_type type, std::int64_t index, float value) {
     if (type == element_type::f16) {

@@ -2,12 +2,13 @@
 
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "contract.hpp"
 
-// std::fma is a call into the C library on the x86-64 baseline: compile the loops for FMA3 as well. The
-// result is the same, since a fused multiply-add has one answer. Some sanitizers are not ready yet when the
-// loader chooses between the two.
+// Each function is written once, for f32 and f64. std::fma is a call into the C library on the x86-64
+// baseline: compile the loops for FMA3 as well. The result is the same, since a fused multiply-add has one
+// answer. Some sanitizers are not ready yet when the loader chooses between the two.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #    define TILEWISE_SANITIZED 1
 #elif defined(__has_feature)
@@ -20,84 +21,142 @@
 #else
 #    define TILEWISE_FMA_CLONES
 #endif
+#define TILEWISE_INLINE inline __attribute__((always_inline))
 
 namespace tilewise::reference {
 
-/// Step 1: the dot product of a key and a query.
-TILEWISE_FMA_CLONES
-float dot(const float* key, const float* query, std::int64_t head_dim) {
-    float s = 0.0F;
+namespace formula {
+
+template <class Real>
+using integer = std::conditional_t<std::is_same_v<Real, double>, std::int64_t, std::int32_t>;
+
+template <class Real>
+TILEWISE_INLINE Real dot(const Real* key, const Real* query, std::int64_t head_dim) {
+    Real s = 0;
     for (std::int64_t i = 0; i < head_dim; ++i) { s = std::fma(key[i], query[i], s); }
     return s;
 }
 
-/// 2^k for an integer k; +0 below `lowest`.
-float power_of_two(float k, float lowest) {
+template <class Real>
+TILEWISE_INLINE Real power_of_two(Real k, Real lowest) {
     if (std::isnan(k)) { return k; }
-    return k < lowest ? 0.0F : std::ldexp(1.0F, static_cast<int>(k));
+    return k < lowest ? Real{0} : std::ldexp(Real{1}, static_cast<int>(k));
+}
+
+/// By Horner's rule.
+template <class Real, int terms>
+TILEWISE_INLINE Real polynomial(Real x, const Real (&coefficients)[terms]) {
+    Real p = 0;
+    for (int n = terms - 1; n >= 0; --n) { p = std::fma(x, p, coefficients[n]); }
+    return p;
 }
 
 /// 2^f for |f| <= 1.
-TILEWISE_FMA_CLONES
-float exp2_of(float f) {
-    float p = 0.0F;
-    for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
-    return std::fma(f, p, 1.0F);
+template <class Real>
+TILEWISE_INLINE Real exp2_of(Real f) {
+    return std::fma(f, polynomial(f, contract::constants<Real>::exp2_coefficients), Real{1});
 }
 
-/// Step 3: the weight of one score.
-TILEWISE_FMA_CLONES
-float weight(float t, float c, float chunk_maximum) {
-    float r = std::fma(t, c, contract::rounding_shift) - contract::rounding_shift;
-    if (std::fabs(chunk_maximum) >= contract::careful_maximum) { r = std::nearbyint(t * c); }
-    float f = std::fma(t, c, -r);
-    if (std::fabs(chunk_maximum) >= contract::careful_maximum) {
-        f = f > 1.0F ? 1.0F : f < -1.0F ? -1.0F : f;
-    }
-    const float exponent = r - chunk_maximum;
-    if (exponent < contract::weight_min_exponent) { return 0.0F; }
-    return exp2_of(f) * power_of_two(exponent, contract::weight_min_exponent);
+template <class Real>
+TILEWISE_INLINE Real weight(Real t, Real c, Real chunk_maximum) {
+    using constant = contract::constants<Real>;
+    const bool careful = std::fabs(chunk_maximum) >= constant::careful_maximum;
+    Real r = std::fma(t, c, constant::rounding_shift) - constant::rounding_shift;
+    if (careful) { r = std::nearbyint(t * c); }
+    Real f = std::fma(t, c, -r);
+    if (careful) { f = f > 1 ? 1 : f < -1 ? -1 : f; }
+    const Real exponent = r - chunk_maximum;
+    if (exponent < constant::weight_min_exponent) { return 0; }
+    return exp2_of(f) * power_of_two(exponent, constant::weight_min_exponent);
 }
 
-/// o += p v for one key.
-TILEWISE_FMA_CLONES
-void add_value(const float* value, float p, std::int64_t value_dim, float* o) {
+template <class Real>
+TILEWISE_INLINE void add_value(const Real* value, Real p, std::int64_t value_dim, Real* o) {
     for (std::int64_t x = 0; x < value_dim; ++x) { o[x] = std::fma(value[x], p, o[x]); }
 }
 
-/// Step 4.
-TILEWISE_FMA_CLONES
-void fold_sums(float* row, const float* chunk, std::int64_t count, float a, float b) {
+template <class Real>
+TILEWISE_INLINE void fold_sums(Real* row, const Real* chunk, std::int64_t count, Real a, Real b) {
     for (std::int64_t x = 0; x < count; ++x) { row[x] = std::fma(row[x], a, chunk[x] * b); }
 }
 
+template <class Real>
+TILEWISE_INLINE Real log2_of(Real value) {
+    using constant = contract::constants<Real>;
+    constexpr int fraction = constant::fraction_bits;
+    const auto bits = std::bit_cast<integer<Real>>(value);
+    const integer<Real> exponent = (bits - constant::sqrt_half_bits) >> fraction;
+    const Real u = std::bit_cast<Real>(bits - exponent * (integer<Real>{1} << fraction)) - 1;
+    return std::fma(u, polynomial(u, constant::log2_coefficients), static_cast<Real>(exponent));
+}
+
+template <class Real>
+TILEWISE_INLINE Real tanh_of(Real value) {
+    using constant = contract::constants<Real>;
+    const Real x = std::fabs(value);
+    if (std::isnan(x)) { return x; }
+    const Real square = x * x;
+    const Real p = polynomial(square, constant::tanh_coefficients);
+    if (x < constant::tanh_small) { return std::copysign(std::fma(x * square, p, x), value); }
+    if (x >= constant::tanh_large) { return std::copysign(Real{1}, value); }
+    const Real r = std::fma(x, constant::two_log2_e, constant::rounding_shift) - constant::rounding_shift;
+    const Real f = std::fma(x, constant::two_log2_e_rest, std::fma(x, constant::two_log2_e, -r));
+    const Real power = exp2_of(f) * power_of_two(r, constant::fold_min_exponent);
+    return std::copysign(1 - 2 / (power + 1), value);
+}
+
+}  // namespace formula
+
 TILEWISE_FMA_CLONES
-float log2_of(float value) {
-    const auto bits = std::bit_cast<std::int32_t>(value);
-    const std::int32_t exponent = (bits - static_cast<std::int32_t>(contract::sqrt_half_bits)) >> 23;
-    const float u = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0F;
-    float p = contract::log2_coefficients[9];
-    for (int i = 8; i >= 0; --i) { p = std::fma(u, p, contract::log2_coefficients[i]); }
-    return std::fma(u, p, static_cast<float>(exponent));
+float dot(const float* key, const float* query, std::int64_t head_dim) {
+    return formula::dot(key, query, head_dim);
+}
+TILEWISE_FMA_CLONES
+double dot(const double* key, const double* query, std::int64_t head_dim) {
+    return formula::dot(key, query, head_dim);
 }
 
 TILEWISE_FMA_CLONES
-float tanh_of(float value) {
-    const float x = std::fabs(value);
-    if (std::isnan(x)) { return x; }
-    const float square = x * x;
-    float p = 0.0F;
-    for (int n = 4; n >= 0; --n) { p = std::fma(square, p, contract::tanh_coefficients[n]); }
-    if (x < contract::tanh_small) { return std::copysign(std::fma(x * square, p, x), value); }
-    if (x >= contract::tanh_large) { return std::copysign(1.0F, value); }
-    const float r = std::fma(x, contract::two_log2_e, contract::rounding_shift) - contract::rounding_shift;
-    const float f = std::fma(x, contract::two_log2_e_rest, std::fma(x, contract::two_log2_e, -r));
-    const float power = exp2_of(f) * power_of_two(r, contract::fold_min_exponent);
-    return std::copysign(1.0F - 2.0F / (power + 1.0F), value);
+float weight(float t, float c, float chunk_maximum) { return formula::weight(t, c, chunk_maximum); }
+TILEWISE_FMA_CLONES
+double weight(double t, double c, double chunk_maximum) { return formula::weight(t, c, chunk_maximum); }
+
+TILEWISE_FMA_CLONES
+void add_value(const float* value, float p, std::int64_t value_dim, float* o) {
+    return formula::add_value(value, p, value_dim, o);
 }
+TILEWISE_FMA_CLONES
+void add_value(const double* value, double p, std::int64_t value_dim, double* o) {
+    return formula::add_value(value, p, value_dim, o);
+}
+
+TILEWISE_FMA_CLONES
+void fold_sums(float* row, const float* chunk, std::int64_t count, float a, float b) {
+    return formula::fold_sums(row, chunk, count, a, b);
+}
+TILEWISE_FMA_CLONES
+void fold_sums(double* row, const double* chunk, std::int64_t count, double a, double b) {
+    return formula::fold_sums(row, chunk, count, a, b);
+}
+
+TILEWISE_FMA_CLONES
+float log2_of(float value) { return formula::log2_of(value); }
+TILEWISE_FMA_CLONES
+double log2_of(double value) { return formula::log2_of(value); }
+
+TILEWISE_FMA_CLONES
+float tanh_of(float value) { return formula::tanh_of(value); }
+TILEWISE_FMA_CLONES
+double tanh_of(double value) { return formula::tanh_of(value); }
+
+float power_of_two(float k, float lowest) { return formula::power_of_two(k, lowest); }
+double power_of_two(double k, double lowest) { return formula::power_of_two(k, lowest); }
 
 float canonical(float value) {
-    return std::isnan(value) ? std::bit_cast<float>(contract::canonical_nan_bits) : value;
+    return std::isnan(value) ? std::bit_cast<float>(contract::binary32::canonical_nan_bits) : value;
+}
+double canonical(double value) {
+    return std::isnan(value) ? std::bit_cast<double>(contract::binary64::canonical_nan_bits) : value;
 }
 
 }  // namespace tilewise::reference

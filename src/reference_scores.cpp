@@ -1,6 +1,7 @@
 #include "reference_scores.hpp"
 
 #include <cmath>
+#include <type_traits>
 
 #include "contract.hpp"
 #include "reference_elements.hpp"
@@ -16,12 +17,13 @@ std::int64_t index_in(const const_tensor& x, std::int64_t batch, std::int64_t he
 namespace {
 
 /// The value of an element of k or v, with its scale if it has one.
-float value_of(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
-               std::int64_t i) {
-    const float number = read_element(x.data, x.type, index_in(x, batch, head, token, i));
+template <class Real>
+Real value_of(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t token,
+              std::int64_t i) {
+    const Real number = read_real<Real>(x.data, x.type, index_in(x, batch, head, token, i));
     if (x.scales == nullptr) { return number; }
     const auto& s = x.scale_strides;
-    return x.scales[batch * s[0] + head * s[1] + token * s[2] + i * s[3]] * number;
+    return static_cast<Real>(x.scales[batch * s[0] + head * s[1] + token * s[2] + i * s[3]]) * number;
 }
 
 std::int64_t index_in(const kernels::grid& g, const head_of& h, std::int64_t row, std::int64_t column) {
@@ -78,37 +80,44 @@ bool is_in_tensors(const problem& p, const head_of& h, std::int64_t i, std::int6
                0;
 }
 
-float bias_of(const kernels::score_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
-    return read_element(rules.bias.data, rules.bias_type, index_in(rules.bias, h, i, j));
+template <class Real>
+Real bias_of(const kernels::score_rules& rules, const head_of& h, std::int64_t i, std::int64_t j) {
+    return read_real<Real>(rules.bias.data, rules.bias_type, index_in(rules.bias, h, i, j));
 }
 
 /// Step 2: a dot product to a score.
-float modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float s) {
+template <class Real>
+Real modify(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, Real s) {
     const kernels::score_rules& rules = p.scores;
-    float t = rules.multiply ? s * rules.scale : s;
-    if (rules.soft_cap != 0.0F) { t = rules.soft_cap * tanh_of(s * rules.soft_cap_factor); }
-    if (rules.bias.data != nullptr) { t = t + bias_of(rules, h, i, j); }
+    const auto soft_cap = static_cast<Real>(rules.soft_cap);
+    Real t = rules.multiply ? s * static_cast<Real>(rules.scale) : s;
+    if (soft_cap != 0) { t = soft_cap * tanh_of(s * static_cast<Real>(rules.soft_cap_factor)); }
+    if (rules.bias.data != nullptr) { t = t + bias_of<Real>(rules, h, i, j); }
     if (rules.alibi_slopes != nullptr) {
         const std::int64_t position = h.of.key_position + j;
         const std::int64_t start = position / contract::chunk_keys * contract::chunk_keys;
-        const float d =
-            static_cast<float>(h.of.query_position + i - start) - static_cast<float>(position - start);
-        t = std::fma(rules.alibi_slopes[h.head], -std::fabs(d), t);
+        const Real d =
+            static_cast<Real>(h.of.query_position + i - start) - static_cast<Real>(position - start);
+        t = std::fma(static_cast<Real>(rules.alibi_slopes[h.head]), -std::fabs(d), t);
     }
     return t;
 }
 
 }  // namespace
 
+template <class Real>
 void copy_head(const const_tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first,
-               std::int64_t tokens, float* rows) {
+               std::int64_t tokens, Real* rows) {
     for (std::int64_t t = 0; t < tokens; ++t) {
-        for (std::int64_t i = 0; i < x.head_dim(); ++i) { *rows++ = value_of(x, batch, head, first + t, i); }
+        for (std::int64_t i = 0; i < x.head_dim(); ++i) {
+            *rows++ = value_of<Real>(x, batch, head, first + t, i);
+        }
     }
 }
 
+template <class Real>
 void copy_keys(const const_tensor& x, const problem& p, const sequence& of, std::int64_t index,
-               std::int64_t head, float* rows) {
+               std::int64_t head, Real* rows) {
     if (p.pages == nullptr) { return copy_head(x, of.batch_entry, head, of.first_key, of.keys, rows); }
     for (std::int64_t j = 0; j < of.keys; ++j) {
         const std::int32_t page = p.pages[index * p.sequence_stride + j / p.page_keys * p.table_stride];
@@ -116,24 +125,38 @@ void copy_keys(const const_tensor& x, const problem& p, const sequence& of, std:
     }
 }
 
-bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, float t) {
+template <class Real>
+bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t j, Real t) {
     return is_in_intervals(p.intervals, h, i, h.of.key_position + j) && is_in_tensors(p, h, i, j) &&
-           (p.scores.bias.data == nullptr || bias_of(p.scores, h, i, j) != -infinity) &&
-           (p.scores.function == nullptr || t != -infinity);
+           (p.scores.bias.data == nullptr || bias_of<Real>(p.scores, h, i, j) != -infinity<Real>)&&(
+               p.scores.function == nullptr || t != -infinity<Real>);
 }
 
-void score_head(const problem& p, const head_of& h, const float* q_rows, const float* k_rows, float* scores) {
+template <class Real>
+void score_head(const problem& p, const head_of& h, const Real* q_rows, const Real* k_rows, Real* scores) {
     for (std::int64_t i = 0; i < h.of.queries; ++i) {
         for (std::int64_t j = 0; j < h.of.keys; ++j) {
-            const float s = dot(k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
+            const Real s = dot(k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
             scores[i * p.keys + j] = modify(p, h, i, j, s);
         }
-        if (p.scores.function != nullptr && h.of.keys > 0) {
+        if constexpr (std::is_same_v<Real, float>) {
+            if (p.scores.function == nullptr || h.of.keys == 0) { continue; }
             p.scores.function(p.scores.function_context,
                               {h.batch, h.head, i, 1, h.of.query_position + i, h.of.key_position, h.of.keys,
                                scores + i * p.keys, p.keys, 1});
         }
     }
 }
+
+template void copy_head(const const_tensor&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*);
+template void copy_head(const const_tensor&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, double*);
+template void copy_keys(const const_tensor&, const problem&, const sequence&, std::int64_t, std::int64_t,
+                        float*);
+template void copy_keys(const const_tensor&, const problem&, const sequence&, std::int64_t, std::int64_t,
+                        double*);
+template bool is_visible(const problem&, const head_of&, std::int64_t, std::int64_t, float);
+template bool is_visible(const problem&, const head_of&, std::int64_t, std::int64_t, double);
+template void score_head(const problem&, const head_of&, const float*, const float*, float*);
+template void score_head(const problem&, const head_of&, const double*, const double*, double*);
 
 }  // namespace tilewise::reference

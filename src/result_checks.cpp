@@ -35,11 +35,11 @@ bool check_chosen_rows(const options& how, const const_tensor& q, problem& p) {
 
 }  // namespace
 
-bool check_result(std::string_view name, const tensor& view, const std::array<std::int64_t, 4>& extents,
-                  memory_map& memory) {
+bool check_result(std::string_view name, const tensor& view, element_type type,
+                  const std::array<std::int64_t, 4>& extents, memory_map& memory) {
     if (view.data == nullptr) { return true; }
     byte_range bytes;
-    if (!check_view(name, view, element_type::f32, bytes)) { return false; }
+    if (!check_view(name, view, type, bytes)) { return false; }
     for (std::size_t a = 0; a < 4; ++a) {
         if (view.extents[a] != extents[a]) {
             return refuse(name, ": ", axis_names[a], " is ", view.extents[a], ", it must be ", extents[a]);
@@ -54,13 +54,13 @@ bool check_results(const options& how, const const_tensor& q, const const_tensor
     const std::array<std::int64_t, 4> per_key = {q.batch(), q.heads(), 1,
                                                  p.pages == nullptr ? k.tokens() : p.keys};
     p.sum_keys = how.extra.key_weights.data != nullptr;
-    return check_result("lse", how.lse, per_row, memory) &&
-           check_result("extra.row_maximum", how.extra.row_maximum, per_row, memory) &&
-           check_result("extra.entropy", how.extra.entropy, per_row, memory) &&
-           check_result("extra.key_weights", how.extra.key_weights, per_key, memory) &&
+    return check_result("lse", how.lse, p.real, per_row, memory) &&
+           check_result("extra.row_maximum", how.extra.row_maximum, p.real, per_row, memory) &&
+           check_result("extra.entropy", how.extra.entropy, p.real, per_row, memory) &&
+           check_result("extra.key_weights", how.extra.key_weights, p.real, per_key, memory) &&
            check_chosen_rows(how, q, p) &&
-           check_result("extra.weights", how.extra.weights, {q.batch(), q.heads(), p.chosen.count, p.keys},
-                        memory);
+           check_result("extra.weights", how.extra.weights, p.real,
+                        {q.batch(), q.heads(), p.chosen.count, p.keys}, memory);
 }
 
 bool has_results(const tensor& out, const options& how, const problem& p) {

@@ -74,7 +74,7 @@ std::int64_t position_of(const rotary_options& how, std::int64_t batch, std::int
 template <class Stored>
 void rotate_row(Stored* row, std::int64_t stride, rotary_pairs pairs, const token_angles& angles) {
     const auto number = [](float value) {
-        return value == value ? value : std::bit_cast<float>(contract::canonical_nan_bits);
+        return value == value ? value : std::bit_cast<float>(contract::binary32::canonical_nan_bits);
     };
     const auto count = static_cast<std::int64_t>(angles.cosines.size());
     const std::int64_t step = pairs == rotary_pairs::halves ? stride : 2 * stride;

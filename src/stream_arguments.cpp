@@ -156,8 +156,9 @@ bool check_stream_results(const stream_state& s, const stream_results& into) {
            require_size("out", into.out, axis::tokens, s.sizes.queries) &&
            require_size("out", into.out, axis::head_dim, s.sizes.value_dim) &&
            require_distinct_elements("out", into.out) && memory.write("out", out_bytes) &&
-           check_result("lse", into.lse, per_row, memory) &&
-           check_result("row_maximum", into.row_maximum, per_row, memory) && check_workspace(s.how, memory);
+           check_result("lse", into.lse, element_type::f32, per_row, memory) &&
+           check_result("row_maximum", into.row_maximum, element_type::f32, per_row, memory) &&
+           check_workspace(s.how, memory);
 }
 
 }  // namespace tilewise::detail

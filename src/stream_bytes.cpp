@@ -47,7 +47,9 @@ std::uint64_t fingerprint_of_options(const problem& p) {
     }
     for (std::int64_t d = 0; d < p.intervals.document_count; ++d) { f.add(p.intervals.documents[d]); }
     f.add(p.scores.multiply);
-    for (const float number : {p.scores.scale, p.scores.exponent, p.scores.soft_cap}) { f.add(number); }
+    for (const double number : {p.scores.scale, p.scores.exponent, p.scores.soft_cap}) {
+        f.add(static_cast<float>(number));
+    }
     for (const float* const values : {p.scores.alibi_slopes, p.sinks}) {
         f.add(values != nullptr);
         for (std::int64_t h = 0; h < p.heads && values != nullptr; ++h) { f.add(values[h]); }
@@ -58,7 +60,7 @@ std::uint64_t fingerprint_of_options(const problem& p) {
 
 /// NaN of one kind only.
 float canonical(float value) {
-    return value == value ? value : std::bit_cast<float>(contract::canonical_nan_bits);
+    return value == value ? value : std::bit_cast<float>(contract::binary32::canonical_nan_bits);
 }
 
 std::uint64_t fingerprint_of_queries(const const_tensor& q) {

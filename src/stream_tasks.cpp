@@ -29,7 +29,7 @@ struct call {
 };
 
 call make_call(stream_state& s, const planned_piece& piece, const stream_results& into, std::byte* scratch) {
-    return {&s, &piece, into, &kernels_of(piece.work.summary.isa), scratch};
+    return {&s, &piece, into, &kernels_of(piece.work.summary.isa, element_type::f32), scratch};
 }
 
 kernels::task task_of(const call& c, const row_block& block) {

@@ -41,6 +41,8 @@ type_text type_name(element_type type) {
             return text_of("boolean");
         case element_type::bit:
             return text_of("bit");
+        case element_type::f64:
+            return text_of("f64");
     }
     return text_of("number ", static_cast<int>(type));
 }

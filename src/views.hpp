@@ -22,8 +22,13 @@ struct byte_range {
     std::uintptr_t last = 0;
 };
 
-/// What the elements of q, k, v, out and a bias may be.
+/// What the elements of q, k, v, out and a bias may be, where f32 is computed.
 inline constexpr element_type float_types[] = {element_type::f32, element_type::f16, element_type::bf16};
+
+/// And with f64, where all is computed in it.
+inline constexpr element_type query_types[] = {element_type::f32, element_type::f16, element_type::bf16,
+                                               element_type::f64};
+inline constexpr element_type f64_bias_types[] = {element_type::f64, element_type::f32};
 
 /// What the elements of k and v may be.
 inline constexpr element_type key_value_types[] = {element_type::f32,  element_type::f16,  element_type::bf16,

@@ -9,12 +9,13 @@ namespace tilewise_tests {
 all_results::all_results(const attention_case& sizes, const std::vector<std::int64_t>& chosen,
                          const layout& where)
     : rows(chosen),
-      out({sizes.batch, sizes.heads, sizes.queries, sizes.value_dim}, where),
-      lse({sizes.batch, sizes.heads, sizes.queries, 1}, where),
-      row_maximum({sizes.batch, sizes.heads, sizes.queries, 1}, where),
-      entropy({sizes.batch, sizes.heads, sizes.queries, 1}, where),
-      key_weights({sizes.batch, sizes.heads, 1, sizes.keys}, where),
-      weights({sizes.batch, sizes.heads, static_cast<std::int64_t>(chosen.size()), sizes.keys}, where) {}
+      out({sizes.batch, sizes.heads, sizes.queries, sizes.value_dim}, where, result_type(sizes)),
+      lse({sizes.batch, sizes.heads, sizes.queries, 1}, where, result_type(sizes)),
+      row_maximum({sizes.batch, sizes.heads, sizes.queries, 1}, where, result_type(sizes)),
+      entropy({sizes.batch, sizes.heads, sizes.queries, 1}, where, result_type(sizes)),
+      key_weights({sizes.batch, sizes.heads, 1, sizes.keys}, where, result_type(sizes)),
+      weights({sizes.batch, sizes.heads, static_cast<std::int64_t>(chosen.size()), sizes.keys}, where,
+              result_type(sizes)) {}
 
 tilewise::options all_results::asked_for(tilewise::options how) const {
     how.lse = lse.view();

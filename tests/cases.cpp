@@ -22,6 +22,16 @@ tilewise::options options_for(const attention_case& which, const results& into) 
 
 }  // namespace
 
+tilewise::element_type result_type(const attention_case& which) {
+    using tilewise::element_type;
+    return which.types[3] == element_type::f64 ? element_type::f64 : element_type::f32;
+}
+
+attention_case in_f64(attention_case which) {
+    which.types.fill(tilewise::element_type::f64);
+    return which;
+}
+
 std::string show(tilewise::causal which) {
     if (which == tilewise::causal::none) { return "none"; }
     return which == tilewise::causal::bottom_right ? "bottom_right" : "top_left";
@@ -59,7 +69,7 @@ inputs make_inputs(const attention_case& which) {
 results make_results(const attention_case& which, const layout& where) {
     extents rows = output_extents(which);
     rows[3] = 1;
-    return {{output_extents(which), where, which.types[3]}, {rows, where}};
+    return {{output_extents(which), where, which.types[3]}, {rows, where, result_type(which)}};
 }
 
 results naive(const attention_case& which, const inputs& given) {

@@ -34,6 +34,12 @@ struct attention_case {
     [[nodiscard]] std::int64_t work() const { return batch * heads * queries * keys * (key_dim + value_dim); }
 };
 
+/// The type of lse and other results.
+tilewise::element_type result_type(const attention_case& which);
+
+/// With f64 for q, k, v and out.
+attention_case in_f64(attention_case which);
+
 std::string show(const attention_case& which);
 std::string show(tilewise::causal which);
 

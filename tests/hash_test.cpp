@@ -13,6 +13,9 @@ namespace {
 
 // It changes when the arithmetic does, and never otherwise.
 constexpr std::uint64_t hash_of_all_results = 0xac476e4788c72cd6U;
+#ifdef TILEWISE_TESTS_HAVE_F64
+constexpr std::uint64_t hash_of_all_results_in_f64 = 0x8b06d89e1f88a21fU;
+#endif
 
 /// FNV-1a, 64 bits wide, over the bytes of each number from the lowest on.
 class fnv_hash {
@@ -22,7 +25,11 @@ public:
             for (std::int64_t h = 0; h < tensor.heads(); ++h) {
                 for (std::int64_t t = 0; t < tensor.tokens(); ++t) {
                     for (std::int64_t i = 0; i < tensor.head_dim(); ++i) {
-                        add(bits_of(*element(tensor, b, h, t, i)));
+                        if (tensor.type == tilewise::element_type::f64) {
+                            add_bytes(bits_of(f64_at(tensor, b, h, t, i)));
+                        } else {
+                            add_bytes(bits_of(*element(tensor, b, h, t, i)));
+                        }
                     }
                 }
             }
@@ -31,8 +38,9 @@ public:
     [[nodiscard]] std::uint64_t value() const { return value_; }
 
 private:
-    void add(std::uint32_t bits) {
-        for (unsigned byte = 0; byte < 4; ++byte) {
+    template <class Bits>
+    void add_bytes(Bits bits) {
+        for (unsigned byte = 0; byte < sizeof bits; ++byte) {
             value_ = (value_ ^ ((bits >> (8U * byte)) & 0xffU)) * 0x100000001b3U;
         }
     }
@@ -46,7 +54,7 @@ std::string hexadecimal(std::uint64_t value) {
 }
 
 template <class Compute>
-std::uint64_t hash_results(const Compute& compute) {
+std::uint64_t hash_results(const Compute& compute, tilewise::element_type type) {
     fnv_hash hash;
     std::uint64_t seed = 0;
     for (const auto causal : all_causal) {
@@ -61,6 +69,7 @@ std::uint64_t hash_results(const Compute& compute) {
                                          .value_dim = dim + 1,
                                          .causal = causal,
                                          .seed = ++seed};
+                    which.types.fill(type);
                     if (seed % 5 == 0) { which.scale = -0.3F; }
                     const inputs given = make_inputs(which);
                     given.q.fill_normal(seed, score_size);
@@ -74,12 +83,22 @@ std::uint64_t hash_results(const Compute& compute) {
     return hash.value();
 }
 
-}  // namespace
-
-TEST_CASE("hash: the results have the bits that they have everywhere") {
+void check_hash(tilewise::element_type type, std::uint64_t want) {
     const auto compute = [](const attention_case& which, const inputs& given) {
         return tiled(which, given, {.threads = 2});
     };
-    CHECK(hexadecimal(hash_results(compute)) == hexadecimal(hash_of_all_results));
-    CHECK(hexadecimal(hash_results(naive)) == hexadecimal(hash_of_all_results));
+    CHECK(hexadecimal(hash_results(compute, type)) == hexadecimal(want));
+    CHECK(hexadecimal(hash_results(naive, type)) == hexadecimal(want));
 }
+
+}  // namespace
+
+TEST_CASE("hash: the results have the bits that they have everywhere") {
+    check_hash(tilewise::element_type::f32, hash_of_all_results);
+}
+
+#ifdef TILEWISE_TESTS_HAVE_F64
+TEST_CASE("hash: and so have those in f64") {
+    check_hash(tilewise::element_type::f64, hash_of_all_results_in_f64);
+}
+#endif

@@ -46,10 +46,23 @@ float random_source::normal() {
     return static_cast<float>(sum) * (1.7320508F * 0x1p-16F);
 }
 
+double random_source::precise_normal() {
+    const auto part = [&] { return static_cast<double>(normal()); };
+    const double high = part();
+    const double middle = part();
+    return high + 0x1p-16 * middle + 0x1p-32 * part();
+}
+
 std::string show(float value) {
     std::array<char, 64> text{};
     std::snprintf(text.data(), text.size(), "%.9g (0x%08x)", static_cast<double>(value),
                   static_cast<unsigned>(bits_of(value)));
+    return text.data();
+}
+
+std::string show(double value) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "%.17g (%a)", value, value);
     return text.data();
 }
 
@@ -87,6 +100,8 @@ std::string show(tilewise::element_type type) {
             return "e4m3";
         case tilewise::element_type::e5m2:
             return "e5m2";
+        case tilewise::element_type::f64:
+            return "f64";
         default:
             return "another type";
     }
@@ -132,7 +147,17 @@ std::uint32_t bits_at(const tilewise::const_tensor& of, std::int64_t b, std::int
 
 float value_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
                std::int64_t i) {
+    if (of.type == tilewise::element_type::f64) { return static_cast<float>(f64_at(of, b, h, t, i)); }
     return value_of_bits(bits_at(of, b, h, t, i), of.type);
+}
+
+double& f64_at(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) {
+    return static_cast<double*>(of.data)[offset(of.strides, b, h, t, i)];
+}
+
+double f64_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+              std::int64_t i) {
+    return static_cast<const double*>(of.data)[offset(of.strides, b, h, t, i)];
 }
 
 void set_bits(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i,
@@ -142,6 +167,22 @@ void set_bits(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::i
                 bytes_of(of.type));
 }
 
+namespace {
+bool same_bits(const tilewise::const_tensor& got, const tilewise::const_tensor& want, std::int64_t b,
+               std::int64_t h, std::int64_t t, std::int64_t i) {
+    if (got.type != tilewise::element_type::f64) {
+        return bits_at(got, b, h, t, i) == bits_at(want, b, h, t, i);
+    }
+    return bits_of(f64_at(got, b, h, t, i)) == bits_of(f64_at(want, b, h, t, i));
+}
+
+std::string show_element(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+                         std::int64_t i) {
+    if (of.type == tilewise::element_type::f64) { return show(f64_at(of, b, h, t, i)); }
+    return show(value_at(of, b, h, t, i));
+}
+}  // namespace
+
 std::string first_difference(const tilewise::const_tensor& got, const tilewise::const_tensor& want) {
     if (got.extents != want.extents) { return "the extents differ"; }
     if (got.type != want.type) { return "the types differ"; }
@@ -149,10 +190,10 @@ std::string first_difference(const tilewise::const_tensor& got, const tilewise::
         for (std::int64_t h = 0; h < got.heads(); ++h) {
             for (std::int64_t t = 0; t < got.tokens(); ++t) {
                 for (std::int64_t i = 0; i < got.head_dim(); ++i) {
-                    if (bits_at(got, b, h, t, i) == bits_at(want, b, h, t, i)) { continue; }
+                    if (same_bits(got, want, b, h, t, i)) { continue; }
                     return "element (" + std::to_string(b) + ", " + std::to_string(h) + ", " +
                            std::to_string(t) + ", " + std::to_string(i) + "): got " +
-                           show(value_at(got, b, h, t, i)) + ", want " + show(value_at(want, b, h, t, i));
+                           show_element(got, b, h, t, i) + ", want " + show_element(want, b, h, t, i);
                 }
             }
         }

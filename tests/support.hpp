@@ -41,30 +41,40 @@ public:
     /// Nearly normal, mean 0 and variance 1: the sum of four uniform numbers, exact integers but for one
     /// rounding.
     float normal();
+    /// The same with all bits of a double.
+    double precise_normal();
 
 private:
     std::uint64_t state_;
 };
 
 inline std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+inline std::uint64_t bits_of(double value) { return std::bit_cast<std::uint64_t>(value); }
 inline float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
 /// A number with its bits: "1.5 (0x3fc00000)".
 std::string show(float value);
+std::string show(double value);
 
 std::string show(tilewise::element_type type);
 
-/// Bits of one element, of any type, and its value: what a float becomes when it is stored, and back.
+/// Bits of one element, of any type of up to 32 bits, and its value: what a float becomes when it is stored,
+/// and back.
 std::uint32_t stored_bits(float value, tilewise::element_type type);
 float value_of_bits(std::uint32_t bits, tilewise::element_type type);
 
-/// The bits of element (b, h, t, i) of a view of any type, and its value.
+/// The bits of element (b, h, t, i) of a view of such a type, and its value, of f64 as well.
 std::uint32_t bits_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
                       std::int64_t i);
 float value_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
                std::int64_t i);
 void set_bits(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i,
               std::uint32_t bits);
+
+/// Element (b, h, t, i) of an f64 view.
+double& f64_at(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i);
+double f64_at(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,
+              std::int64_t i);
 
 /// The address of element (b, h, t, i) of an f32 view.
 const float* element(const tilewise::const_tensor& of, std::int64_t b, std::int64_t h, std::int64_t t,

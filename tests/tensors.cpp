@@ -94,13 +94,23 @@ float& owned_tensor::at(std::int64_t b, std::int64_t h, std::int64_t t, std::int
     return *element(view_, b, h, t, i);
 }
 
+double& owned_tensor::f64(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const {
+    if (view_.type != tilewise::element_type::f64) { throw std::logic_error("f64() is for f64"); }
+    return f64_at(view_, b, h, t, i);
+}
+
 void owned_tensor::fill(const std::function<float()>& make) const {
     for_each_element(view_, [&](auto... place) { set(place..., make()); });
 }
 
 void owned_tensor::fill_normal(std::uint64_t seed, float size) const {
     random_source random(seed);
-    fill([&] { return random.normal() * size; });
+    if (view_.type != tilewise::element_type::f64) {
+        fill([&] { return random.normal() * size; });
+        return;
+    }
+    for_each_element(
+        view_, [&](auto... place) { f64(place...) = random.precise_normal() * static_cast<double>(size); });
 }
 
 void owned_tensor::clear() {

@@ -55,17 +55,24 @@ public:
     [[nodiscard]] const tilewise::tensor& view() const { return view_; }
     /// An element of an f32 tensor.
     [[nodiscard]] float& at(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const;
+    /// An element of an f64 tensor.
+    [[nodiscard]] double& f64(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const;
     /// The value of an element of any type; setting rounds it to the type.
     [[nodiscard]] float get(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i) const {
         return value_at(view_, b, h, t, i);
     }
     void set(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i, float value) const {
-        set_bits(view_, b, h, t, i, stored_bits(value, view_.type));
+        if (view_.type == tilewise::element_type::f64) {
+            f64(b, h, t, i) = static_cast<double>(value);
+        } else {
+            set_bits(view_, b, h, t, i, stored_bits(value, view_.type));
+        }
     }
 
     /// Calls `make` for each element in the order of the view's axes, so that the values do not depend on
     /// the layout (but for broadcast axes, where the last one stays).
     void fill(const std::function<float()>& make) const;
+    /// With all bits of a double in an f64 tensor.
     void fill_normal(std::uint64_t seed, float size = 1.0F) const;
 
     /// Writes the canary to all of the memory, gaps and elements.

@@ -51,7 +51,8 @@ std::string answer(const change& make) {
 TEST_CASE("type arguments: what each tensor may be stored in") {
     CHECK(answer([](call&) {}) == "");
     const std::string floats = ": element type i32 given, it must be f32, f16 or bf16";
-    CHECK(answer([](call& c) { c.q.type = element_type::i32; }) == "tilewise: q" + floats);
+    CHECK(answer([](call& c) { c.q.type = element_type::i32; }) ==
+          "tilewise: q: element type i32 given, it must be f32, f16, bf16 or f64");
     CHECK(has(answer([](call& c) { c.k.type = element_type::i32; }),
               "k: element type i32 given, it must be f32"));
     CHECK(has(answer([](call& c) { c.v.type = element_type::i32; }),
@@ -70,6 +71,14 @@ TEST_CASE("type arguments: what each tensor may be stored in") {
               c.how.mask = {c.floats.data() + 10, element_type::bf16, {1, 1, 1, 4}, {0, 0, 0, 1}};
           }) == "tilewise: mask: element type bf16 given, it must be boolean or bit");
 }
+
+#ifndef TILEWISE_TESTS_HAVE_F64
+TEST_CASE("type arguments: a library without f64 says so") {
+    CHECK(answer([](call& c) {
+              c.q = c.k = c.v = c.out = {c.memory.data(), element_type::f64, {}, {}};
+          }) == "tilewise: q: element type f64 given, this library was built without it (TILEWISE_F64)");
+}
+#endif
 
 TEST_CASE("type arguments: alignment and overlap go by the size of an element") {
     const auto shift = [](std::ptrdiff_t bytes) {

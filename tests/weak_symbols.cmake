@@ -9,7 +9,7 @@
 
 cmake_minimum_required(VERSION 3.20)
 
-set(marker "(tilewise::[a-z_:]*${ISA}::|xsimd::${ISA})")
+set(marker "(tilewise::[a-z_:]*${ISA}(_f64)?::|xsimd::${ISA})")
 if(ISA MATCHES "^neon")
   # Conversions between NEON's vector types, which say so in the types of their arguments.
   set(marker "(${marker}|xsimd::kernel::wrap::)")

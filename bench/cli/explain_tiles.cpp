@@ -10,10 +10,11 @@ namespace {
 
 /// 2^(score * factor - maximum), as the contract's step 3 has it.
 float weight_of(float score, float factor, float maximum) {
-    const float whole = std::fma(score, factor, contract::rounding_shift) - contract::rounding_shift;
+    using constant = contract::binary32;
+    const float whole = std::fma(score, factor, constant::rounding_shift) - constant::rounding_shift;
     const float fraction = std::fma(score, factor, -whole);
     float power = 0.0F;
-    for (int i = 5; i >= 0; --i) { power = std::fma(fraction, power, contract::exp2_coefficients[i]); }
+    for (int i = 5; i >= 0; --i) { power = std::fma(fraction, power, constant::exp2_coefficients[i]); }
     return std::ldexp(std::fma(fraction, power, 1.0F), static_cast<int>(whole - maximum));
 }
 
@@ -21,7 +22,7 @@ float weight_of(float score, float factor, float maximum) {
 
 std::vector<tile_state> walk_tiles(const pair& query, const std::vector<pair>& keys,
                                    const std::vector<pair>& values, float scale) {
-    const float factor = contract::scaling_for(scale, false).exponent;
+    const auto factor = static_cast<float>(contract::scaling_for(scale, false).exponent);
     std::vector<tile_state> states;
     tile_state now;
     now.maximum = -std::numeric_limits<float>::infinity();

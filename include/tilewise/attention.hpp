@@ -62,9 +62,10 @@ struct score_function {
     void* context = nullptr;
 };
 
-/// Results besides the output and lse, without the T x T matrix. Each is f32, and written only if its data is
-/// not null. A weight is softmax(...)[query, key], 0 where the key is masked; a sink takes its share first,
-/// so that a row's weights then sum to less than 1. All have the same bits everywhere, too.
+/// Results besides the output and lse, without the T x T matrix. Each is f32, or f64 where q is, and written
+/// only if its data is not null. A weight is softmax(...)[query, key], 0 where the key is masked; a sink
+/// takes its share first, so that a row's weights then sum to less than 1. All have the same bits everywhere,
+/// too.
 struct extra_results {
     /// The largest score (scaled, after all modifiers) of each query row: [batch, heads, query tokens, 1].
     /// -inf for a row that sees no key, NaN for a row whose weights are NaN.
@@ -90,6 +91,10 @@ struct extra_results {
 struct options {
     /// Factor on the dot products; 1 / sqrt(head_dim of the key) by default. Any finite value is allowed.
     std::optional<float> scale = std::nullopt;
+
+    /// The same in f64, in place of scale, where q, k, v and out are f64. (The default is not rounded to f32
+    /// there; soft_cap, alibi_slopes and sinks are f32 always.)
+    std::optional<double> scale_f64 = std::nullopt;
 
     /// The causal mask; none by default.
     tilewise::causal causal = tilewise::causal::none;
@@ -168,15 +173,15 @@ struct options {
     /// Scores become soft_cap * tanh(score / soft_cap), as in Gemma 2 (arXiv:2408.00118); 0: no cap.
     float soft_cap = 0.0F;
 
-    /// Added to the scaled scores: f32, f16 or bf16, shaped as mask is. -inf masks the key. Absent if data is
-    /// null.
+    /// Added to the scaled scores: f32, f16 or bf16, or f64 or f32 where q is f64; shaped as mask is. -inf
+    /// masks the key. Absent if data is null.
     const_tensor bias = {};
 
     /// One slope per query head: slope * |query position - key position| is subtracted from the scores
     /// (ALiBi, Press et al., arXiv:2108.12409). Empty: none.
     std::span<const float> alibi_slopes = {};
 
-    /// A function of the caller's, last in the order.
+    /// A function of the caller's, last in the order. Not with f64: its scores are f32.
     tilewise::score_function score_function = {};
 
     /// One score per query head that belongs to no key: it takes part in the softmax, and its value is 0
@@ -228,12 +233,14 @@ struct options {
 /// heads is a multiple of kv_heads; query head h uses key head h / (heads / kv_heads) (grouped-query and
 /// multi-query attention). Any extent may be 0: then there is nothing to do, or rows that see no key.
 /// q, k, v and out are f32, f16 or bf16, each on its own; k and v may also be quantised (quantized.hpp); lse
-/// is f32. Any strides are allowed for inputs;
-/// those of out and lse must give every element a place of its own.
+/// is f32. Or all of them are f64, and so are lse and all other results: then all is computed in f64, which
+/// takes about twice as long, and more with few query rows; where the instruction set is sse2, much longer.
+/// Any strides are allowed for inputs; those of out and lse must give every element a place of its own.
 ///
 /// A row that sees no key is 0, and its lse is -inf, or the sink's score. NaN and infinities follow IEEE 754
 /// through the formula in the rows that see them, and never reach a row that does not see them. A NaN result
-/// is always the quiet NaN 0x7fc00000 (f16: 0x7e00, bf16: 0x7fc0), and a zero result is +0.
+/// is always the quiet NaN 0x7fc00000 (f16: 0x7e00, bf16: 0x7fc0, f64: 0x7ff8000000000000), and a zero result
+/// is +0.
 ///
 /// Throws std::invalid_argument, naming the argument, what was given and what is allowed, before anything
 /// is written; std::bad_alloc if the scratch memory cannot be had (nothing is written then either).

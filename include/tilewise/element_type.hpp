@@ -9,7 +9,7 @@ namespace tilewise {
 
 /// How one element is stored. What is not f32 is converted to f32 when it is read: exactly, or, where there
 /// are scales, as scale * number with one rounding. A result is computed in f32, and rounded once, to the
-/// nearest even, when it is written.
+/// nearest even, when it is written. Where q, k, v and out are f64, all is computed in f64 instead.
 enum class element_type : std::uint8_t {
     f32,      ///< IEEE 754 binary32
     f16,      ///< IEEE 754 binary16 (float16 in half.hpp)
@@ -21,7 +21,8 @@ enum class element_type : std::uint8_t {
     e5m2,     ///< FP8 (float8_e5m2), times one of the view's scales
     i32,      ///< signed integer, 32 bits
     boolean,  ///< one byte, true if it is not 0
-    bit       ///< one bit, the least significant of a byte first; data is the byte of element 0
+    bit,      ///< one bit, the least significant of a byte first; data is the byte of element 0
+    f64       ///< IEEE 754 binary64: q, k, v and out together, and results and bias with them
 };
 
 /// Elements are stored in blocks of so many, side by side along the last axis, of so many bytes.
@@ -46,6 +47,8 @@ struct element_block {
             return {1, 1};
         case element_type::bit:
             return {8, 1};
+        case element_type::f64:
+            return {1, 8};
         default:
             return {1, 4};
     }

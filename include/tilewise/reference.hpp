@@ -12,9 +12,9 @@ namespace tilewise::reference {
 
 /// Computes what tilewise::attention computes, with the same arguments, errors and bits.
 ///
-/// Materialises the n_queries x n_keys scores of one head at a time: it allocates 4 bytes times n_queries
-/// times n_keys, and throws std::bad_alloc if it cannot. Single-threaded and slow; options::threads and
-/// options::scratch_budget are checked and otherwise ignored. Thread-safe.
+/// Materialises the n_queries x n_keys scores of one head at a time: it allocates 4 bytes (f64: 8) times
+/// n_queries times n_keys, and throws std::bad_alloc if it cannot. Single-threaded and slow; options::threads
+/// and options::scratch_budget are checked and otherwise ignored. Thread-safe.
 TILEWISE_API void attention(const const_tensor& q, const const_tensor& k, const const_tensor& v,
                             const tensor& out, const options& how = {});
 

@@ -128,6 +128,8 @@ struct stored_as {
 template <>
 struct stored_type<float> : stored_as<element_type::f32> {};
 template <>
+struct stored_type<double> : stored_as<element_type::f64> {};
+template <>
 struct stored_type<float16> : stored_as<element_type::f16> {};
 template <>
 struct stored_type<bfloat16> : stored_as<element_type::bf16> {};
@@ -146,8 +148,8 @@ template <class Stored>
 inline constexpr auto elements_in = static_cast<std::size_t>(block_of(stored_type<Stored>::type).elements);
 }  // namespace detail
 
-// The constructors below take memory of float, float16, bfloat16, or for k and v of what quantized.hpp
-// has, const or not. Extents count elements, of which a block holds several.
+// The constructors below take memory of float, float16, bfloat16, double, or for k and v of what
+// quantized.hpp has, const or not. Extents count elements, of which a block holds several.
 
 /// A contiguous tensor with memory order [batch, heads, tokens, head_dim] (BHSD, as PyTorch has it).
 template <class Stored>
@@ -189,7 +191,8 @@ requires(detail::stored_type<Stored>::exists)
 /// A contiguous [batch, heads, tokens] tensor with one value per query row, for options::lse; its head_dim
 /// is 1.
 template <class Stored>
-requires(std::is_same_v<std::remove_const_t<Stored>, float>)
+requires(std::is_same_v<std::remove_const_t<Stored>, float> ||
+         std::is_same_v<std::remove_const_t<Stored>, double>)
     [[nodiscard]] constexpr detail::view_of<Stored> row_values(Stored* data, std::int64_t batch,
                                                                std::int64_t heads, std::int64_t tokens) {
     return bhsd(data, batch, heads, tokens, 1);

@@ -17,7 +17,7 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-inline constexpr std::int64_t panel_width = static_cast<std::int64_t>(max_row_vectors) * lanes;
+inline constexpr std::int64_t panel_width = static_cast<std::int64_t>(panel_vectors) * lanes;
 
 /// Hands out 64-byte aligned parts of the scratch; with no scratch, it counts what is needed.
 class arena {
@@ -38,8 +38,8 @@ private:
 
 /// Memory for the scores of one panel and chunk.
 struct score_memory {
-    float* scores;  ///< [chunk_keys + max_depth][panel width]
-    float* copy;    ///< the same, before they become weights; null unless there is a score function
+    real* scores;  ///< [chunk_keys + max_depth][panel width]
+    real* copy;    ///< the same, before they become weights; null unless there is a score function
 };
 
 struct workspace {
@@ -53,8 +53,12 @@ struct workspace {
 
 /// So many floats for each vector of a panel, on whole cache lines: a panel takes as much memory as panels of
 /// its vectors, so that a block of fewer rows never takes more, however it is cut.
-inline float* take_vectors(arena& memory, std::int64_t floats, int vectors) {
-    return memory.take<float>(round_up(floats, line_floats) * vectors);
+inline real* take_vectors(arena& memory, std::int64_t floats, int vectors) {
+    return memory.take<real>(round_up(floats, line_floats) * vectors);
+}
+
+inline std::int64_t vectors_of(std::int64_t rows) {
+    return round_up((rows + lanes - 1) / lanes, vector_multiple);
 }
 
 inline panel lay_out_panel(arena& memory, const narrow_memory& narrow, const shape& s, std::int64_t first_row,
@@ -62,13 +66,13 @@ inline panel lay_out_panel(arena& memory, const narrow_memory& narrow, const sha
     panel p{};
     p.first_row = first_row;
     p.rows = rows;
-    p.vectors = static_cast<int>((rows + lanes - 1) / lanes);
+    p.vectors = static_cast<int>(vectors_of(rows));
     p.narrow = rows <= narrow_rows;
     p.narrow_room = narrow;
     p.q = take_vectors(memory, s.head_dim * lanes, p.vectors);
     p.out = take_vectors(memory, round_up(s.value_dim, max_depth) * lanes, p.vectors);
-    for (float** values : {&p.state.maximum, &p.state.chunk, &p.state.largest, &p.state.sum, &p.state.keep,
-                           &p.state.take, &p.entropy}) {
+    for (real** values : {&p.state.maximum, &p.state.chunk, &p.state.largest, &p.state.sum, &p.state.keep,
+                          &p.state.take, &p.entropy}) {
         *values = take_vectors(memory, lanes, p.vectors);
     }
     p.visible = memory.take<row_keys>(line_floats * p.vectors);
@@ -76,13 +80,13 @@ inline panel lay_out_panel(arena& memory, const narrow_memory& narrow, const sha
 }
 inline std::size_t panel_bytes(const shape& s, std::int64_t vectors) {
     arena memory(nullptr);
-    lay_out_panel(memory, {}, s, 0, lanes);
-    return memory.used() * static_cast<std::size_t>(vectors);
+    lay_out_panel(memory, {}, s, 0, lanes * vector_multiple);
+    return memory.used() * static_cast<std::size_t>(vectors / vector_multiple);
 }
 
 /// So few rows beyond whole vectors get a narrow panel: a vector of their own would cost as much as a full
 /// one.
-inline constexpr std::int64_t most_rows_beyond = lanes == 16 ? narrow_rows : lanes / 4;
+inline constexpr std::int64_t most_rows_beyond = lanes == 16 || narrow_rows == 0 ? narrow_rows : lanes / 4;
 
 /// Rows of the next panel, where so many are left: no more vectors than needed.
 inline std::int64_t rows_of_panel(std::int64_t left) {
@@ -100,15 +104,17 @@ inline workspace lay_out_shared(arena& memory, const shape& s, std::int64_t rows
     const std::int64_t narrow_tile = (contract::chunk_keys + max_depth) * lanes;
     const std::int64_t narrow_scores = contract::chunk_keys * lanes;
     w.scores.scores =
-        memory.take<float>(larger((keys + max_depth) * panel_width, narrow_tile + narrow_scores));
+        memory.take<real>(larger((keys + max_depth) * panel_width, narrow_tile + narrow_scores));
     w.narrow.scores = w.scores.scores == nullptr ? nullptr : w.scores.scores + narrow_tile;
-    w.narrow.gathered = memory.take<float>(lanes * tile_stride(larger(s.head_dim, s.value_dim)));
-    w.narrow.sums = memory.take<float>(round_up(narrow_rows, 4) * round_up(s.value_dim, max_depth));
-    if (s.scores.function != nullptr) { w.scores.copy = memory.take<float>(keys * panel_width); }
+    if (narrow_rows > 0) {
+        w.narrow.gathered = memory.take<real>(lanes * tile_stride(larger(s.head_dim, s.value_dim)));
+    }
+    w.narrow.sums = memory.take<real>(round_up(narrow_rows, 4) * round_up(s.value_dim, max_depth));
+    if (s.scores.function != nullptr) { w.scores.copy = memory.take<real>(keys * panel_width); }
     w.k = {nullptr, s.k_layout, s.head_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
     w.v = {nullptr, s.v_layout, s.value_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
-    if (s.copy_k) { w.k.buffer = memory.take<float>(keys * tile_stride(s.head_dim)); }
-    if (s.copy_v) { w.v.buffer = memory.take<float>(keys * tile_stride(s.value_dim)); }
+    if (s.copy_k) { w.k.buffer = memory.take<real>(keys * tile_stride(s.head_dim)); }
+    if (s.copy_v) { w.v.buffer = memory.take<real>(keys * tile_stride(s.value_dim)); }
     return w;
 }
 
@@ -127,7 +133,7 @@ inline workspace lay_out(arena& memory, const shape& s, std::int64_t first_row, 
 inline std::size_t block_scratch_bytes(const shape& s, std::int64_t rows) {
     arena memory(nullptr);
     lay_out_shared(memory, s, rows);
-    return memory.used() + panel_bytes(s, (rows + lanes - 1) / lanes);
+    return memory.used() + panel_bytes(s, vectors_of(rows));
 }
 
 /// Points a source to the keys or values of a task.

@@ -19,6 +19,7 @@ struct key_rows {
     std::int64_t row_bytes;
 };
 
+#if TILEWISE_NARROW_PANELS
 /// Calls use(i, column) for `depth` columns, i ascending from `first`, a multiple of depth.
 template <class Elements>
 struct key_columns;
@@ -31,10 +32,10 @@ struct quad_columns {
     template <class Use>
     static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
         vec quads[4];
-#pragma GCC unroll 4
+#    pragma GCC unroll 4
         for (int n = 0; n < 4; ++n) { quads[n] = load(keys, n, first); }
         transpose_quads(quads);
-#pragma GCC unroll 4
+#    pragma GCC unroll 4
         for (int n = 0; n < 4; ++n) { use(first + n, quads[n]); }
     }
 
@@ -67,14 +68,14 @@ struct converted_columns {
     }
 };
 
-#if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
+#    if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
 /// 16 bytes of each of `lanes` keys, transposed: the columns of so many `Bytes`-byte elements.
 template <int Bytes>
 struct transposed_bytes {
     static constexpr std::int64_t depth = 16 / Bytes;
     octets rows[8];
     TILEWISE_INLINE transposed_bytes(const std::byte* first_key, std::int64_t row_bytes) {
-#    pragma GCC unroll 8
+#        pragma GCC unroll 8
         for (int n = 0; n < 8; ++n) { rows[n] = load_octets(first_key + n * row_bytes, 8 * row_bytes); }
         transpose_octets<Bytes>(rows);
     }
@@ -92,7 +93,7 @@ struct short_columns {
     static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
         const transposed_bytes<sizeof(stored)> some(
             keys.data + first * static_cast<std::int64_t>(sizeof(stored)), keys.row_bytes);
-#    pragma GCC unroll 16
+#        pragma GCC unroll 16
         for (std::int64_t n = 0; n < depth; ++n) {
             if constexpr (sizeof(stored) == 1) {
                 use(first + n, Elements::decode(some.bytes(n)));
@@ -108,7 +109,7 @@ struct short_columns {
 /// The scale of the block that starts each key's row here.
 TILEWISE_INLINE vec block_scales(const std::byte* first_key, std::int64_t row_bytes) {
     alignas(64) std::uint16_t scales[lanes];
-#    pragma GCC unroll 16
+#        pragma GCC unroll 16
     for (int n = 0; n < lanes; ++n) { __builtin_memcpy(scales + n, first_key + n * row_bytes, 2); }
     return load_f16(scales);
 }
@@ -121,7 +122,7 @@ struct q8_0_columns {
         const vec scale = block_scales(block, keys.row_bytes);
         for (std::int64_t half = 0; half < depth; half += 16) {
             const transposed_bytes<1> some(block + 2 + half, keys.row_bytes);
-#    pragma GCC unroll 16
+#        pragma GCC unroll 16
             for (std::int64_t n = 0; n < 16; ++n) { use(first + half + n, to_float(some.bytes(n)) * scale); }
         }
     }
@@ -134,9 +135,9 @@ struct q4_0_columns {
         const std::byte* const block = keys.data + first / block_values * q4_0_elements::block_bytes;
         const vec scale = block_scales(block, keys.row_bytes);
         const transposed_bytes<1> both(block + 2, keys.row_bytes);
-#    pragma GCC unroll 16
+#        pragma GCC unroll 16
         for (std::int64_t n = 0; n < 16; ++n) { use(first + n, q4_0_elements::value(both.bytes(n), scale)); }
-#    pragma GCC unroll 16
+#        pragma GCC unroll 16
         for (std::int64_t n = 0; n < 16; ++n) {
             use(first + 16 + n, q4_0_elements::value(both.bytes(n) >> 4, scale));
         }
@@ -151,12 +152,12 @@ template <>
 struct key_columns<q8_0_elements> : q8_0_columns {};
 template <>
 struct key_columns<q4_0_elements> : q4_0_columns {};
-#else
+#    else
 template <class Elements>
 struct key_columns : quad_columns<Elements> {};
 template <in_blocks_of_values Elements>
 struct key_columns<Elements> : converted_columns<Elements> {};
-#endif
+#    endif
 
 /// One column; of no more than the row's own element.
 template <class Elements>
@@ -168,6 +169,7 @@ TILEWISE_INLINE vec key_column(const key_rows& keys, std::int64_t i) {
     }
     return Elements::decode(some);
 }
+#endif
 
 }  // namespace tilewise::kernels::TILEWISE_ISA
 

@@ -1,5 +1,5 @@
-// How elements are stored, and rows of them to f32 and back. A new storage type is one decoder here, and one
-// row of the table.
+// How elements are stored, and rows of them to real numbers and back. A new storage type is one decoder here,
+// and one row of the table.
 
 #ifndef TILEWISE_SRC_KERNELS_ELEMENTS_HPP
 #define TILEWISE_SRC_KERNELS_ELEMENTS_HPP
@@ -14,6 +14,22 @@
 namespace tilewise::kernels::TILEWISE_ISA {
 
 // Each type converts `lanes` elements at a time. What is encoded is a result: a NaN is the canonical one.
+
+#if defined(TILEWISE_REAL_IS_DOUBLE)
+inline constexpr element_type real_type = element_type::f64;
+
+struct f64_elements {
+    using stored = double;
+    static TILEWISE_INLINE vec decode(const stored* from) { return load_unaligned(from); }
+    static TILEWISE_INLINE void encode(vec value, stored* to) { store_unaligned(to, value); }
+};
+
+struct f32_elements {
+    using stored = float;
+    static TILEWISE_INLINE vec decode(const stored* from) { return load_f32(from); }
+};
+#else
+inline constexpr element_type real_type = element_type::f32;
 
 struct f32_elements {
     using stored = float;
@@ -44,9 +60,11 @@ struct bf16_elements {
     }
 };
 
+#endif
+
 /// Converts a row of `count` elements, `stride` apart. `to` is aligned, with room for whole vectors.
 template <class Elements>
-void decode_row(const void* row, std::int64_t stride, std::int64_t count, float* to) {
+void decode_row(const void* row, std::int64_t stride, std::int64_t count, real* to) {
     using stored = typename Elements::stored;
     const auto* const from = static_cast<const stored*>(row);
     std::int64_t i = 0;
@@ -62,7 +80,7 @@ void decode_row(const void* row, std::int64_t stride, std::int64_t count, float*
 
 /// The same the other way; `from` is aligned, and whole vectors of it are read.
 template <class Elements>
-void encode_row(const float* from, std::int64_t count, void* row, std::int64_t stride) {
+void encode_row(const real* from, std::int64_t count, void* row, std::int64_t stride) {
     using stored = typename Elements::stored;
     auto* const to = static_cast<stored*>(row);
     std::int64_t i = 0;
@@ -80,6 +98,7 @@ void encode_row(const float* from, std::int64_t count, void* row, std::int64_t s
 
 inline constexpr std::int64_t block_values = 32;
 
+#if !defined(TILEWISE_REAL_IS_DOUBLE)
 /// The scale of a block, in all lanes.
 TILEWISE_INLINE vec block_scale(const std::byte* block) {
     std::uint16_t scale[lanes];
@@ -111,7 +130,7 @@ struct q4_0_elements {
 template <class Elements>
 TILEWISE_INLINE void decode_block(const std::byte* block, float* to) {
     const vec scale = block_scale(block);
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (std::int64_t i = 0; i < block_values; i += lanes) {
         store(to + i, Elements::decode(block, i, scale));
     }
@@ -152,6 +171,8 @@ struct e5m2_elements {
     }
 };
 
+#endif
+
 template <class Elements>
 concept in_blocks_of_values = requires {
     Elements::block_bytes;
@@ -160,6 +181,7 @@ concept in_blocks_of_values = requires {
 /// Numbers that are multiplied by a scale of their own kind: per token, or per channel.
 template <class Elements>
 inline constexpr bool is_scaled = false;
+#if !defined(TILEWISE_REAL_IS_DOUBLE)
 template <>
 inline constexpr bool is_scaled<i8_elements> = true;
 template <>
@@ -188,12 +210,14 @@ TILEWISE_INLINE constexpr std::int64_t bytes_before(std::int64_t i) {
     }
 }
 
+#endif
+
 struct storage {
     element_type type;
     std::int64_t block_elements;
     std::int64_t block_bytes;
-    void (*decode)(const void* row, std::int64_t stride, std::int64_t count, float* to);
-    void (*encode)(const float* from, std::int64_t count, void* row, std::int64_t stride);
+    void (*decode)(const void* row, std::int64_t stride, std::int64_t count, real* to);
+    void (*encode)(const real* from, std::int64_t count, void* row, std::int64_t stride);
 };
 
 template <class Elements>
@@ -204,6 +228,10 @@ template <class Elements>
 constexpr storage read_only(element_type type) {
     return {type, 1, sizeof(typename Elements::stored), decode_row<Elements>, nullptr};
 }
+#if defined(TILEWISE_REAL_IS_DOUBLE)
+constexpr storage storages[] = {single<f64_elements>(element_type::f64),
+                                read_only<f32_elements>(element_type::f32)};
+#else
 template <class Elements>
 constexpr storage in_blocks(element_type type) {
     return {type, block_values, Elements::block_bytes, decode_blocks<Elements>, nullptr};
@@ -214,6 +242,7 @@ constexpr storage storages[] = {
     single<bf16_elements>(element_type::bf16),    in_blocks<q8_0_elements>(element_type::q8_0),
     in_blocks<q4_0_elements>(element_type::q4_0), read_only<i8_elements>(element_type::i8),
     read_only<e4m3_elements>(element_type::e4m3), read_only<e5m2_elements>(element_type::e5m2)};
+#endif
 
 /// Another table, for the kernels that read elements themselves, has the same order.
 inline std::int64_t place_in(const storage& type) { return &type - storages; }

@@ -28,7 +28,7 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, const score
             chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
-    softmax_tile<Vectors>(memory.scores, keys, s.scores.exponent, p.state);
+    softmax_tile<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state);
     const tile v = seen_rows(c.v, p, c);
     const bool careful = by.some() && !is_finite(s, p, c);
     if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
@@ -37,13 +37,14 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, const score
                                                                     p.out);
 }
 
+#if TILEWISE_NARROW_PANELS
 /// The same for a narrow panel whose scores are changed or hidden, by way of the form that all panels have.
 /// Leaves weights; returns whether V must be met carefully.
 bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
                          chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     const hiding by = score_panel<1>(s, t, p, c, memory, next);
-    softmax_tile<1>(memory.scores, keys, s.scores.exponent, p.state);
+    softmax_tile<1>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state);
     const bool careful = by.some() && !is_finite(s, p, c);
     if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
     lanes_to_narrow(memory.scores, keys, p.rows, p.narrow_room.scores);
@@ -55,16 +56,17 @@ bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c
 bool weigh_directly(const shape& s, const panel& p, const chunk& c) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     const stored_rows k = seen_rows(c.k_rows, p);
-    float* const scores = p.narrow_room.scores;
+    real* const scores = p.narrow_room.scores;
     narrow_scores(p.q, k, p.rows, scores);
     narrow_maxima(scores, keys, p.rows, p.state.chunk);
-    const vec chunk_maximum[1] = {ceiling(load(p.state.chunk) * broadcast(s.scores.exponent))};
+    const vec chunk_maximum[1] = {
+        ceiling(load(p.state.chunk) * broadcast(static_cast<real>(s.scores.exponent)))};
     const vec lowest = broadcast(-__builtin_inff());
     const vec shift = select(chunk_maximum[0] == lowest, broadcast(0.0F), chunk_maximum[0]);
     if (needs_care(shift)) { return false; }
-    alignas(64) float bases[lanes];
+    alignas(64) real bases[lanes];
     store(bases, shift);
-    narrow_weights(scores, keys, p.rows, s.scores.exponent, bases);
+    narrow_weights(scores, keys, p.rows, static_cast<real>(s.scores.exponent), bases);
     fold_maximum<1>(chunk_maximum, p.state);
     return true;
 }
@@ -78,7 +80,7 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
     look_up_next_chunk(v);
     const bool direct = plain && weigh_directly(s, p, c);
     const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);
-    alignas(64) float weight_sums[lanes] = {};
+    alignas(64) real weight_sums[lanes] = {};
     const value_sums sums{p.narrow_room.scores, v,          p.rows, round_up(s.value_dim, max_depth),
                           p.narrow_room.sums,   weight_sums};
     if (careful) {
@@ -91,9 +93,14 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
     fold_narrow_sums(sums, p.state.keep, p.state.take, p.out);
 }
 
+#endif
+
 void attend(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c,
             chunk_prefetcher& next) {
+#if TILEWISE_NARROW_PANELS
     if (p.narrow) { return attend_narrow(s, t, w, p, c, next); }
+#endif
+    if (vector_multiple == 2) { return attend<2>(s, t, p, c, w.scores, next); }
     switch (p.vectors) {
         case 1:
             return attend<1>(s, t, p, c, w.scores, next);
@@ -134,8 +141,8 @@ void forward(const shape& s, const task& t, std::byte* scratch) {
     write_results(s, t, w);
 }
 
-float* states_of(const shape& s, const task& t, const panel& p) {
-    return t.states + (p.first_row - t.first_row) * s.state_floats;
+real* states_of(const shape& s, const task& t, const panel& p) {
+    return static_cast<real*>(t.states) + (p.first_row - t.first_row) * s.state_floats;
 }
 
 void save_all(const shape& s, const task& t, const workspace& w) {
@@ -163,7 +170,7 @@ void chunk_states(const shape& s, const task& t, std::byte* scratch) {
     const workspace w = start(s, t, scratch);
     const std::int64_t first = block_start(t.begin, contract::chunk_keys);
     const std::int64_t chunks = (t.end - first + contract::chunk_keys - 1) / contract::chunk_keys;
-    clear_states(s, chunks * t.rows, t.states);
+    clear_states(s, chunks * t.rows, static_cast<real*>(t.states));
     visit_chunks(s, t, w, [&](const panel& p, chunk& c, chunk_prefetcher& next) {
         clear_panel(s, p);
         attend(s, t, w, p, c, next);

@@ -75,16 +75,17 @@ struct tensor_masks {
 
 /// What is done to a score after the dot product, in this order (contract step 2), before it is masked.
 struct score_rules {
+    // Numbers of the arithmetic, whose values binary64 holds.
     bool multiply;  ///< by scale
-    float scale;
-    float soft_cap;         ///< 0: none; replaces the multiplication
-    float soft_cap_factor;  ///< f32(scale / soft_cap)
+    double scale;
+    double soft_cap;         ///< 0: none; replaces the multiplication
+    double soft_cap_factor;  ///< scale / soft_cap, rounded
     grid bias;
     element_type bias_type;
     const float* alibi_slopes;                                         ///< per query head; null: none
     void (*function)(void* context, const score_tile& tile) noexcept;  ///< the caller's; null: none
     void* function_context;
-    float exponent;
+    double exponent;
 };
 
 /// Query tokens whose weights are wanted, ascending; null: none.
@@ -129,12 +130,12 @@ struct task {
     const float* k_scales;      ///< null for types without
     const float* v_scales;
     group_out out;
-    // One f32 per row each; data is null where it is not wanted.
+    // One real number per row each; data is null where it is not wanted.
     group_out lse;
     group_out row_maximum;
     group_out entropy;
     group_out state;           ///< two values per row: m, and l
-    group_out weights;         ///< f32 [chosen rows, heads of the group, keys]
+    group_out weights;         ///< [chosen rows, heads of the group, keys]
     std::int64_t first_token;  ///< what number query token 0 has among chosen_rows::tokens
     std::int64_t batch;
     std::int64_t first_head;  ///< query head of the group's first
@@ -142,7 +143,7 @@ struct task {
     std::int64_t first_key;   ///< position of the first of them
     std::int64_t begin;       ///< only keys at positions begin .. end - 1 are attended to
     std::int64_t end;
-    float* states;                ///< row states (see table) of the rows from first_row on, or null
+    void* states;                 ///< row states (see table) of the rows from first_row on, or null
     std::int64_t query_position;  ///< of query token 0 among the keys
     std::int64_t first_row;
     std::int64_t rows;
@@ -157,7 +158,8 @@ struct key_task {
     group_out sums;        ///< [keys, heads of the group]
 };
 
-/// The kernels of one instruction set.
+/// The kernels of one instruction set and one arithmetic, whose real numbers, `real` in the kernels, are f32
+/// or f64: states and all results but an f16 or bf16 output are of these.
 struct table {
     const char* name;
     int panel_rows;      ///< query rows of a full panel
@@ -177,8 +179,8 @@ struct table {
     /// The states of each chunk by itself, [chunks from that of `begin` on][rows].
     void (*chunk_states)(const shape&, const task&, std::byte* scratch);
     /// Folds the states of successive chunks into those of their rows.
-    void (*fold_states)(const shape&, std::int64_t rows, std::int64_t chunks, const float* chunk_states,
-                        float* states);
+    void (*fold_states)(const shape&, std::int64_t rows, std::int64_t chunks, const void* chunk_states,
+                        void* states);
     /// Writes all results of the task from the states.
     void (*finish)(const shape&, const task&, std::byte* scratch);
     /// Runs one key task after all tasks of its sequence and key head, in the same scratch.

@@ -190,13 +190,13 @@ inline tile_visibility look_at_masks(const shape& s, const task& t, panel& p, st
 }
 
 /// Writes `value` where a tensor mask hides a key from a row.
-inline void fill_masked(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys,
-                        float value) {
+inline void fill_masked(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys,
+                        real value) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     visit_mask_rows(s, t, p, [&](std::int64_t r, const auto& row) {
         for (std::int64_t j = keys.first; j < keys.last; ++j) {
             // Always written: what a mask says cannot be predicted.
-            float* const place = tile + (j - keys.first) * width + r;
+            real* const place = tile + (j - keys.first) * width + r;
             *place = row.sees(j - t.first_key) ? *place : value;
         }
     });

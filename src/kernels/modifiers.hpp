@@ -18,12 +18,9 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 /// tanh, at most 2 ulp off.
 TILEWISE_INLINE vec tanh_of(vec value) {
-    const auto& h = contract::tanh_coefficients;
     const vec x = absolute(value);
     const vec square = x * x;
-    vec p = broadcast(h[4]);
-    for (int i = 3; i >= 0; --i) { p = fma(square, p, broadcast(h[i])); }
-    const vec small = fma(x * square, p, x);
+    const vec small = fma(x * square, polynomial(square, contract::tanh_coefficients), x);
 
     const vec y = select(x < broadcast(contract::tanh_large), x, broadcast(contract::tanh_large));
     const vec r = round_score(y, broadcast(contract::two_log2_e));
@@ -36,27 +33,26 @@ TILEWISE_INLINE vec tanh_of(vec value) {
     return select(value == value, result, value);
 }
 
-inline void cap_scores(float* tile, std::int64_t count, float soft_cap, float factor) {
+inline void cap_scores(real* tile, std::int64_t count, real soft_cap, real factor) {
     for (std::int64_t i = 0; i < count; i += lanes) {
         store(tile + i, broadcast(soft_cap) * tanh_of(load(tile + i) * broadcast(factor)));
     }
 }
 
-inline void multiply_scores(float* tile, std::int64_t count, float scale) {
+inline void multiply_scores(real* tile, std::int64_t count, real scale) {
     for (std::int64_t i = 0; i < count; i += lanes) { store(tile + i, load(tile + i) * broadcast(scale)); }
 }
 
 /// Adds a bias to a score; -inf where the bias is. Returns whether it is.
-TILEWISE_INLINE bool add_bias_to(float* score, float bias) {
+TILEWISE_INLINE bool add_bias_to(real* score, real bias) {
     const bool masked = bias == -__builtin_inff();
     *score = masked ? bias : *score + bias;
     return masked;
 }
 
 /// Adds four rows' biases to four keys' scores; -inf where the bias is.
-TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, float* tile,
-                                  std::int64_t width) {
-    alignas(16) float bias[16];
+TILEWISE_INLINE bool add_bias_4x4(const real* const* rows, std::int64_t key, real* tile, std::int64_t width) {
+    alignas(16) real bias[16];
     gather_transposed_4x4(rows, key, bias);
     bool masked = false;
     for (std::int64_t j = 0; j < 4; ++j) {
@@ -66,29 +62,27 @@ TILEWISE_INLINE bool add_bias_4x4(const float* const* rows, std::int64_t key, fl
 }
 
 /// A row of the bias over the keys of a tile, side by side in f32: where it lies, or converted.
-TILEWISE_INLINE const float* bias_row(const shape& s, const task& t, const row_position& at,
-                                      const key_range& keys, float* converted) {
+TILEWISE_INLINE const real* bias_row(const shape& s, const task& t, const row_position& at,
+                                     const key_range& keys, real* converted) {
     const grid& bias = s.scores.bias;
     const storage& type = storage_of(s.scores.bias_type);
     const std::int64_t offset =
         row_offset(bias, t, at.token(), at.head()) + (keys.first - t.first_key) * bias.key_stride;
     const std::byte* const from = element_at(bias.data, offset, type);
-    if (type.type == element_type::f32 && bias.key_stride == 1) {
-        return reinterpret_cast<const float*>(from);
-    }
+    if (type.type == real_type && bias.key_stride == 1) { return reinterpret_cast<const real*>(from); }
     type.decode(from, bias.key_stride, keys.last - keys.first, converted);
     return converted;
 }
 
 /// Returns whether some key is masked by a bias of -inf.
-inline bool add_bias(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
+inline bool add_bias(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     const std::int64_t key_count = keys.last - keys.first;
-    alignas(64) float converted[4][contract::chunk_keys];
+    alignas(64) real converted[4][contract::chunk_keys];
     bool masked = false;
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; r += 4) {
-        const float* rows[4];
+        const real* rows[4];
         const std::int64_t count = smaller(p.rows - r, 4);
         for (std::int64_t n = 0; n < count; ++n, at.advance()) {
             rows[n] = bias_row(s, t, at, keys, converted[n]);
@@ -109,13 +103,13 @@ inline bool add_bias(const shape& s, const task& t, const panel& p, float* tile,
 }
 
 /// Writes `value` where the bias is -inf.
-inline void fill_where_bias_masks(const shape& s, const task& t, const panel& p, float* tile,
-                                  const key_range& keys, float value) {
+inline void fill_where_bias_masks(const shape& s, const task& t, const panel& p, real* tile,
+                                  const key_range& keys, real value) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    alignas(64) float converted[contract::chunk_keys];
+    alignas(64) real converted[contract::chunk_keys];
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
-        const float* const row = bias_row(s, t, at, keys, converted);
+        const real* const row = bias_row(s, t, at, keys, converted);
         for (std::int64_t j = 0; j < keys.last - keys.first; ++j) {
             if (row[j] == -__builtin_inff()) { tile[j * width + r] = value; }
         }
@@ -124,30 +118,31 @@ inline void fill_where_bias_masks(const shape& s, const task& t, const panel& p,
 
 /// Linear biases by distance (Press et al., arXiv:2108.12409).
 template <int Vectors>
-TILEWISE_INLINE void add_alibi(const shape& s, const task& t, const panel& p, float* tile,
+TILEWISE_INLINE void add_alibi(const shape& s, const task& t, const panel& p, real* tile,
                                const key_range& keys) {
-    alignas(64) float slope[Vectors * lanes];
-    alignas(64) float from_start[Vectors * lanes];
+    alignas(64) real slope[Vectors * lanes];
+    alignas(64) real from_start[Vectors * lanes];
     const std::int64_t start = block_start(keys.first, contract::chunk_keys);
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < Vectors * lanes; ++r) {
         slope[r] = s.scores.alibi_slopes[t.first_head + at.head()];
-        from_start[r] = static_cast<float>(t.query_position + at.token() - start);
+        from_start[r] = static_cast<real>(t.query_position + at.token() - start);
         if (r + 1 < p.rows) { at.advance(); }
     }
     for (std::int64_t j = 0; j < keys.last - keys.first; ++j) {
-        const vec key = broadcast(static_cast<float>(keys.first - start + j));
+        const vec key = broadcast(static_cast<real>(keys.first - start + j));
         for (int n = 0; n < Vectors; ++n) {
-            float* const place = tile + (j * Vectors + n) * lanes;
+            real* const place = tile + (j * Vectors + n) * lanes;
             const vec distance = absolute(load(from_start + n * lanes) - key);
             store(place, fma(load(slope + n * lanes), -distance, load(place)));
         }
     }
 }
 
+#if !defined(TILEWISE_REAL_IS_DOUBLE)
 /// The caller's function, once for each head of the group that has rows in the panel: those are every
 /// group-th lane.
-inline void call_function(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
+inline void call_function(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys) {
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < smaller(s.group, p.rows); ++r, at.advance()) {
         const std::int64_t queries = (p.rows - r + s.group - 1) / s.group;
@@ -158,29 +153,32 @@ inline void call_function(const shape& s, const task& t, const panel& p, float* 
     }
 }
 
+#endif
 /// Whether scores are changed at all.
 inline bool has_modifiers(const score_rules& rules) {
-    return rules.multiply || rules.soft_cap != 0.0F || rules.bias.data != nullptr ||
+    return rules.multiply || rules.soft_cap != 0.0 || rules.bias.data != nullptr ||
            rules.alibi_slopes != nullptr || rules.function != nullptr;
 }
 
 /// Returns whether some key is masked by a bias of -inf.
 template <int Vectors>
-bool modify_scores(const shape& s, const task& t, const panel& p, float* tile, const key_range& keys) {
+bool modify_scores(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys) {
     const score_rules& rules = s.scores;
     const std::int64_t count = (keys.last - keys.first) * Vectors * lanes;
-    if (rules.soft_cap != 0.0F) {
-        cap_scores(tile, count, rules.soft_cap, rules.soft_cap_factor);
+    if (rules.soft_cap != 0.0) {
+        cap_scores(tile, count, static_cast<real>(rules.soft_cap), static_cast<real>(rules.soft_cap_factor));
     } else if (rules.multiply) {
-        multiply_scores(tile, count, rules.scale);
+        multiply_scores(tile, count, static_cast<real>(rules.scale));
     }
     const bool masked = rules.bias.data != nullptr && add_bias(s, t, p, tile, keys);
     if (rules.alibi_slopes != nullptr) { add_alibi<Vectors>(s, t, p, tile, keys); }
+#if !defined(TILEWISE_REAL_IS_DOUBLE)
     if (rules.function != nullptr) {
         call_function(s, t, p, tile, keys);
         // It may have overwritten what the bias masks.
         if (masked) { fill_where_bias_masks(s, t, p, tile, keys, -__builtin_inff()); }
     }
+#endif
     return masked;
 }
 

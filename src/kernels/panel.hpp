@@ -25,9 +25,9 @@ inline constexpr int chunks_ahead = 8;
 
 /// What narrow panels use while they attend a chunk, one after the other.
 struct narrow_memory {
-    float* scores;    ///< and weights, [lanes][chunk_keys]
-    float* gathered;  ///< a few rows of K or of V
-    float* sums;      ///< like the panel's out
+    real* scores;    ///< and weights, [lanes][chunk_keys]
+    real* gathered;  ///< a few rows of K or of V
+    real* sums;      ///< like the panel's out
 };
 
 struct panel {
@@ -36,10 +36,10 @@ struct panel {
     int vectors;             ///< 1 .. max_row_vectors
     bool narrow;             ///< of narrow_rows or less: see narrow.hpp
     narrow_memory narrow_room;
-    float* q;    ///< [head_dim][query_width()]
-    float* out;  ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
+    real* q;    ///< [head_dim][query_width()]
+    real* out;  ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
     row_state state;
-    float* entropy;     ///< the sum of w log2 w so far; [vectors * lanes]
+    real* entropy;      ///< the sum of w log2 w so far; [vectors * lanes]
     row_keys* visible;  ///< [vectors * lanes]
     panel_range range;
     key_range seen;                       ///< of the current chunk
@@ -73,8 +73,8 @@ public:
         return token_ * rows.token_stride + head_ * rows.head_stride;
     }
     /// For f32.
-    [[nodiscard]] float* row_of(const group_out& rows) const {
-        return static_cast<float*>(rows.data) + offset_in(rows);
+    [[nodiscard]] real* row_of(const group_out& rows) const {
+        return static_cast<real*>(rows.data) + offset_in(rows);
     }
 
 private:
@@ -87,8 +87,8 @@ private:
 template <class Byte>
 TILEWISE_INLINE bool four_even_rows(Byte* const* rows, std::int64_t count, std::int64_t element_stride,
                                     element_type type) {
-    return type == element_type::f32 && element_stride == 1 && count == 4 &&
-           rows[2] - rows[1] == rows[1] - rows[0] && rows[3] - rows[2] == rows[1] - rows[0];
+    return type == real_type && element_stride == 1 && count == 4 && rows[2] - rows[1] == rows[1] - rows[0] &&
+           rows[3] - rows[2] == rows[1] - rows[0];
 }
 
 /// Other rows are converted so many elements at a time.
@@ -96,9 +96,9 @@ inline constexpr std::int64_t piece = 64;
 
 /// Elements first .. last - 1 of four rows, of which `count` exist, to lanes.
 inline void convert_queries(const std::byte* const* rows, std::int64_t count, const storage& type,
-                            std::int64_t element_stride, std::int64_t first, std::int64_t last, float* to,
+                            std::int64_t element_stride, std::int64_t first, std::int64_t last, real* to,
                             std::int64_t width) {
-    alignas(64) float some[4][piece] = {};
+    alignas(64) real some[4][piece] = {};
     for (; first < last; first += piece) {
         const std::int64_t columns = smaller(last - first, piece);
         for (std::int64_t n = 0; n < count; ++n) {
@@ -127,8 +127,8 @@ inline void load_queries(const shape& s, const group_in& q, panel& p) {
         }
         std::int64_t done = 0;
         if (four_even_rows(rows, count, q.element_stride, s.q_type)) {
-            const auto* const row = reinterpret_cast<const float*>(rows[0]);
-            const std::int64_t stride = reinterpret_cast<const float*>(rows[1]) - row;
+            const auto* const row = reinterpret_cast<const real*>(rows[0]);
+            const std::int64_t stride = reinterpret_cast<const real*>(rows[1]) - row;
             for (; done + 4 <= s.head_dim; done += 4) {
                 transpose_4x4(row + done, stride, p.q + done * width + r, width);
             }
@@ -141,7 +141,7 @@ inline void load_queries(const shape& s, const group_in& q, panel& p) {
 
 /// The state before the first chunk: that of a sink, or of nothing.
 inline void start_sums(const shape& s, const task& t, panel& p) {
-    const float lowest = -__builtin_inff();
+    const real lowest = -__builtin_inff();
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < static_cast<std::int64_t>(p.vectors) * lanes; ++r) {
         p.state.chunk[r] = s.sinks != nullptr && r < p.rows ? s.sinks[t.first_head + at.head()] : lowest;
@@ -187,7 +187,7 @@ inline void start_rows(const shape& s, const task& t, panel& p) {
 
 /// A result as it is written: value / sum, 0 where the row is empty, one kind of NaN, and no -0.
 TILEWISE_INLINE vec canonical(vec value) {
-    const vec nan = float_of_bits(int_vec(static_cast<std::int32_t>(contract::canonical_nan_bits)));
+    const vec nan = float_of_bits(int_vec(contract::canonical_nan_bits));
     return select(value == value, value, nan);
 }
 TILEWISE_INLINE vec divide_row(vec value, vec sum, mask empty) {
@@ -201,7 +201,7 @@ inline void divide_narrow_rows(const shape& s, panel& p) {
         const vec sum = broadcast(p.state.sum[r]);
         const mask empty = sum == broadcast(0.0F);
         for (std::int64_t x = 0; x < columns; x += lanes) {
-            float* const place = p.out + r * columns + x;
+            real* const place = p.out + r * columns + x;
             store(place, divide_row(load(place), sum, empty));
         }
     }
@@ -211,12 +211,12 @@ inline void divide_narrow_rows(const shape& s, panel& p) {
 /// state.take.
 inline void divide_rows(const shape& s, panel& p) {
     const vec lowest = broadcast(-__builtin_inff());
-    const float natural = s.scores.multiply ? 1.0F : s.scores.scale;
+    const real natural = s.scores.multiply ? 1.0F : static_cast<real>(s.scores.scale);
     for (int n = 0; n < p.vectors; ++n) {
         const vec sum = load(p.state.sum + n * lanes);
         const mask empty = sum == broadcast(0.0F);
         for (std::int64_t x = 0; x < s.value_dim && !p.narrow; ++x) {
-            float* const place = p.out + (x * p.vectors + n) * lanes;
+            real* const place = p.out + (x * p.vectors + n) * lanes;
             store(place, divide_row(load(place), sum, empty));
         }
         const vec log = (load(p.state.maximum + n * lanes) + log2_of(sum)) * broadcast(contract::ln_2);
@@ -233,17 +233,17 @@ inline void store_row_results(const task& t, const panel& p, std::int64_t r, con
     if (t.row_maximum.data != nullptr) { *at.row_of(t.row_maximum) = p.state.take[r]; }
     if (t.entropy.data != nullptr) { *at.row_of(t.entropy) = p.entropy[r]; }
     if (t.state.data != nullptr) {
-        float* const state = at.row_of(t.state);
+        real* const state = at.row_of(t.state);
         state[0] = p.state.maximum[r];
         state[t.state.element_stride] = p.state.sum[r];
     }
 }
 
 /// Lanes to elements first .. last - 1 of `count` rows. Reads lanes up to a multiple of four columns.
-inline void convert_results(const float* from, std::int64_t width, std::byte* const* rows, std::int64_t count,
+inline void convert_results(const real* from, std::int64_t width, std::byte* const* rows, std::int64_t count,
                             const storage& type, std::int64_t element_stride, std::int64_t first,
                             std::int64_t last) {
-    alignas(64) float some[4][piece];
+    alignas(64) real some[4][piece];
     for (; first < last; first += piece) {
         const std::int64_t columns = smaller(last - first, piece);
         for (std::int64_t i = 0; i < columns; i += 4) {
@@ -281,8 +281,8 @@ inline void store_rows(const shape& s, const task& t, const panel& p) {
         }
         std::int64_t done = 0;
         if (four_even_rows(rows, count, t.out.element_stride, s.out_type)) {
-            auto* const row = reinterpret_cast<float*>(rows[0]);
-            const std::int64_t stride = reinterpret_cast<float*>(rows[1]) - row;
+            auto* const row = reinterpret_cast<real*>(rows[0]);
+            const std::int64_t stride = reinterpret_cast<real*>(rows[1]) - row;
             for (; done + 4 <= s.value_dim; done += 4) {
                 transpose_4x4(p.out + done * width + r, width, row + done, stride);
             }

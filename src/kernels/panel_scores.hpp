@@ -10,12 +10,14 @@
 #include "interface.hpp"
 #include "masks.hpp"
 #include "modifiers.hpp"
-#include "narrow.hpp"
 #include "panel.hpp"
 #include "scores.hpp"
 #include "simd.hpp"
 #include "tiles.hpp"
 #include "visibility.hpp"
+#if TILEWISE_NARROW_PANELS
+#    include "narrow.hpp"
+#endif
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
@@ -33,7 +35,7 @@ TILEWISE_INLINE bool partly_visible(const panel& p, const key_range& keys) {
 }
 
 template <int Vectors>
-void find_maximum(const float* scores, std::int64_t keys, float* row_maximum) {
+void find_maximum(const real* scores, std::int64_t keys, real* row_maximum) {
     for (int n = 0; n < Vectors; ++n) {
         vec largest = broadcast(-__builtin_inff());
         for (std::int64_t j = 0; j < keys; ++j) {
@@ -44,7 +46,7 @@ void find_maximum(const float* scores, std::int64_t keys, float* row_maximum) {
 }
 
 /// Writes `value` where a mask hides a key of the panel's tile from a row.
-inline void fill_masked_keys(const shape& s, const task& t, const panel& p, float* tile, float value) {
+inline void fill_masked_keys(const shape& s, const task& t, const panel& p, real* tile, real value) {
     fill_invisible(tile, static_cast<std::int64_t>(p.vectors) * lanes, p.visible, p.seen.first,
                    p.seen.last - p.seen.first, value);
     if (has_tensor_masks(s)) { fill_masked(s, t, p, tile, p.seen, value); }
@@ -52,7 +54,7 @@ inline void fill_masked_keys(const shape& s, const task& t, const panel& p, floa
 
 /// Writes `value` to the tile of weights where a key is hidden from a row, by whatever means.
 inline void fill_hidden(const shape& s, const task& t, const panel& p, const hiding& by,
-                        const score_memory& memory, float value) {
+                        const score_memory& memory, real value) {
     if (by.by_mask) { fill_masked_keys(s, t, p, memory.scores, value); }
     if (by.by_bias) { fill_where_bias_masks(s, t, p, memory.scores, p.seen, value); }
     if (by.by_function) {
@@ -68,11 +70,14 @@ template <int Vectors>
 hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c, const score_memory& memory,
                    chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
+#if TILEWISE_NARROW_PANELS
     if (Vectors == 1 && p.narrow) {
         narrow_scores(p.q, seen_rows(c.k_rows, p), p.rows, p.narrow_room.scores);
         narrow_to_lanes(p.narrow_room.scores, keys, p.rows, memory.scores);
         find_maximum<1>(memory.scores, keys, p.state.chunk);
-    } else {
+    } else
+#endif
+    {
         score_tile<Vectors>(p.q, seen_rows(c.k, p, c), keys, s.head_dim, memory.scores, p.state.chunk, next);
     }
     hiding by{partly_visible(p, p.seen) || p.masks == tile_visibility::some, false,
@@ -83,7 +88,7 @@ hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c
     if (by.by_mask || modified) { find_maximum<Vectors>(memory.scores, keys, p.state.chunk); }
     if (by.by_function) {
         __builtin_memcpy(memory.copy, memory.scores,
-                         static_cast<std::size_t>(keys * Vectors * lanes) * sizeof(float));
+                         static_cast<std::size_t>(keys * Vectors * lanes) * sizeof(real));
     }
     return by;
 }

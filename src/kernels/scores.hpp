@@ -16,13 +16,13 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// Scores of `Depth` keys, of which the first `keys` exist; the rest repeat the last one, so that nothing
 /// is read beyond it. Widens the running maximum by them.
 template <int Vectors, int Depth>
-TILEWISE_OUTLINE void score_keys(const float* q,  // [head_dim][Vectors * lanes]
-                                 const float* k,  // [keys][stride]
+TILEWISE_OUTLINE void score_keys(const real* q,  // [head_dim][Vectors * lanes]
+                                 const real* k,  // [keys][stride]
                                  std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
-                                 float* scores,       // [Depth][Vectors * lanes]
-                                 float* row_maximum)  // [Vectors * lanes]
+                                 real* scores,       // [Depth][Vectors * lanes]
+                                 real* row_maximum)  // [Vectors * lanes]
 {
-    const float* key[Depth];
+    const real* key[Depth];
 #pragma GCC unroll 16
     for (int r = 0; r < Depth; ++r) { key[r] = k + (r < keys ? r : keys - 1) * stride; }
     vec sum[Depth][Vectors];
@@ -59,8 +59,8 @@ TILEWISE_OUTLINE void score_keys(const float* q,  // [head_dim][Vectors * lanes]
 /// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row. After each micro-tile,
 /// `next` prefetches a part of the next chunk.
 template <int Vectors>
-void score_tile(const float* q, const tile& k, std::int64_t keys, std::int64_t head_dim, float* scores,
-                float* row_maximum, chunk_prefetcher& next) {
+void score_tile(const real* q, const tile& k, std::int64_t keys, std::int64_t head_dim, real* scores,
+                real* row_maximum, chunk_prefetcher& next) {
     constexpr int depth = key_depth[Vectors];
     for (int n = 0; n < Vectors; ++n) { store(row_maximum + n * lanes, broadcast(-__builtin_inff())); }
     for (std::int64_t j = 0; j < keys; j += depth) {

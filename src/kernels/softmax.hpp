@@ -13,12 +13,12 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 /// The running state of a panel's rows, and the factors of its last fold; each [Vectors * lanes].
 struct row_state {
-    float* maximum;  ///< m: an integer, or -inf
-    float* chunk;    ///< the largest score of the chunk
-    float* largest;  ///< and of all
-    float* sum;      ///< l
-    float* keep;     ///< a: what the sums so far are multiplied by
-    float* take;     ///< b: what the chunk's sums are multiplied by
+    real* maximum;  ///< m: an integer, or -inf
+    real* chunk;    ///< the largest score of the chunk
+    real* largest;  ///< and of all
+    real* sum;      ///< l
+    real* keep;     ///< a: what the sums so far are multiplied by
+    real* take;     ///< b: what the chunk's sums are multiplied by
 };
 
 /// 2^exponent, +0 where the exponent is below -126.
@@ -32,12 +32,18 @@ TILEWISE_INLINE vec round_score(vec score, vec c) {
     return fma(score, c, shift) - shift;
 }
 
+/// The polynomial with these coefficients, by Horner's rule.
+template <int Terms>
+TILEWISE_INLINE vec polynomial(vec x, const real (&coefficients)[Terms]) {
+    vec p = broadcast(coefficients[Terms - 1]);
+#pragma GCC unroll 32
+    for (int i = Terms - 2; i >= 0; --i) { p = fma(x, p, broadcast(coefficients[i])); }
+    return p;
+}
+
 /// 2^f for |f| <= 1.
 TILEWISE_INLINE vec exp2_of(vec f) {
-    const auto& e = contract::exp2_coefficients;
-    vec p = broadcast(e[5]);
-    for (int i = 4; i >= 0; --i) { p = fma(f, p, broadcast(e[i])); }
-    return fma(f, p, broadcast(1.0F));
+    return fma(f, polynomial(f, contract::exp2_coefficients), broadcast(1.0F));
 }
 
 /// The weights of a row of scores, where |m_c| is below contract::careful_maximum; `base` is the
@@ -46,6 +52,7 @@ TILEWISE_INLINE vec exp2_of(vec f) {
 template <int Vectors>
 TILEWISE_INLINE void weigh(vec (&score)[Vectors], vec c, const vec (&base)[Vectors]) {
     const auto& e = contract::exp2_coefficients;
+    constexpr int last = sizeof e / sizeof e[0] - 1;
     vec r[Vectors];
     vec f[Vectors];
     vec p[Vectors];
@@ -54,9 +61,9 @@ TILEWISE_INLINE void weigh(vec (&score)[Vectors], vec c, const vec (&base)[Vecto
 #pragma GCC unroll 3
     for (int n = 0; n < Vectors; ++n) { f[n] = fma(score[n], c, -r[n]); }
 #pragma GCC unroll 3
-    for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], broadcast(e[5]), broadcast(e[4])); }
-#pragma GCC unroll 4
-    for (int i = 3; i >= 0; --i) {
+    for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], broadcast(e[last]), broadcast(e[last - 1])); }
+#pragma GCC unroll 16
+    for (int i = last - 2; i >= 0; --i) {
 #pragma GCC unroll 3
         for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], p[n], broadcast(e[i])); }
     }
@@ -90,8 +97,8 @@ TILEWISE_INLINE bool needs_care(vec chunk_maximum) {
 }
 
 template <int Vectors, bool Careful>
-TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
-                                std::int64_t keys, float exponent, const vec (&chunk_maximum)[Vectors],
+TILEWISE_INLINE void weigh_tile(real* tile,  // [keys][Vectors * lanes]
+                                std::int64_t keys, real exponent, const vec (&chunk_maximum)[Vectors],
                                 vec (&chunk_sum)[Vectors]) {
     const vec c = broadcast(exponent);
     vec base[Vectors];
@@ -101,7 +108,7 @@ TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
         sum[n] = broadcast(0.0F);
     }
     for (std::int64_t j = 0; j < keys; ++j) {
-        float* const row = tile + j * Vectors * lanes;
+        real* const row = tile + j * Vectors * lanes;
         vec weight[Vectors];
 #pragma GCC unroll 3
         for (int n = 0; n < Vectors; ++n) { weight[n] = load(row + n * lanes); }
@@ -121,7 +128,7 @@ TILEWISE_INLINE void weigh_tile(float* tile,  // [keys][Vectors * lanes]
 
 /// Turns the scores of a tile into weights; finds m_c and l_c from them and their maximum, state.chunk.
 template <int Vectors>
-TILEWISE_INLINE void weigh_chunk(float* tile, std::int64_t keys, float exponent, const row_state& state,
+TILEWISE_INLINE void weigh_chunk(real* tile, std::int64_t keys, real exponent, const row_state& state,
                                  vec (&chunk_maximum)[Vectors], vec (&chunk_sum)[Vectors]) {
     const vec lowest = broadcast(-__builtin_inff());
     vec shift[Vectors];
@@ -158,14 +165,14 @@ void fold_maximum(const vec (&chunk_maximum)[Vectors], const row_state& state) {
 template <int Vectors>
 void fold_sum(const vec (&chunk_sum)[Vectors], const row_state& state) {
     for (int n = 0; n < Vectors; ++n) {
-        float* const sum = state.sum + n * lanes;
+        real* const sum = state.sum + n * lanes;
         store(sum, fma(load(sum), load(state.keep + n * lanes), chunk_sum[n] * load(state.take + n * lanes)));
     }
 }
 
 /// Turns the scores of a tile into weights, and folds their sum into the state.
 template <int Vectors>
-void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_state& state) {
+void softmax_tile(real* tile, std::int64_t keys, real exponent, const row_state& state) {
     vec chunk_maximum[Vectors];
     vec chunk_sum[Vectors];
     weigh_chunk<Vectors>(tile, keys, exponent, state, chunk_maximum, chunk_sum);
@@ -176,12 +183,9 @@ void softmax_tile(float* tile, std::int64_t keys, float exponent, const row_stat
 /// log2 of normal positive numbers.
 TILEWISE_INLINE vec log2_of(vec value) {
     const int_vec bits = bits_of(value);
-    const int_vec exponent = (bits - int_vec(static_cast<std::int32_t>(contract::sqrt_half_bits))) >> 23;
-    const vec u = float_of_bits(bits - (exponent << 23)) - broadcast(1.0F);
-    const auto& g = contract::log2_coefficients;
-    vec p = broadcast(g[9]);
-    for (int i = 8; i >= 0; --i) { p = fma(u, p, broadcast(g[i])); }
-    return fma(u, p, to_float(exponent));
+    const int_vec exponent = exponent_field(bits - int_vec(contract::sqrt_half_bits));
+    const vec u = float_of_bits(bits - (exponent << contract::fraction_bits)) - broadcast(1.0F);
+    return fma(u, polynomial(u, contract::log2_coefficients), to_float(exponent));
 }
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

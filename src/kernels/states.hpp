@@ -20,7 +20,7 @@ inline constexpr std::int64_t sums_at = 3;
 
 /// Where the output of row r of a panel is, and how far apart its columns are.
 struct panel_row {
-    float* first;
+    real* first;
     std::int64_t stride;
 };
 TILEWISE_INLINE panel_row output_row(const shape& s, const panel& p, std::int64_t r) {
@@ -29,7 +29,7 @@ TILEWISE_INLINE panel_row output_row(const shape& s, const panel& p, std::int64_
 }
 
 /// From a panel to the states of its rows.
-inline void save_states(const shape& s, const panel& p, float* states) {
+inline void save_states(const shape& s, const panel& p, real* states) {
     for (std::int64_t r = 0; r < p.rows; ++r, states += s.state_floats) {
         states[0] = p.state.maximum[r];
         states[1] = p.state.sum[r];
@@ -40,7 +40,7 @@ inline void save_states(const shape& s, const panel& p, float* states) {
 }
 
 /// And back, into a panel that has been started.
-inline void load_states(const shape& s, const panel& p, const float* states) {
+inline void load_states(const shape& s, const panel& p, const real* states) {
     for (std::int64_t r = 0; r < p.rows; ++r, states += s.state_floats) {
         p.state.maximum[r] = states[0];
         p.state.sum[r] = states[1];
@@ -51,7 +51,7 @@ inline void load_states(const shape& s, const panel& p, const float* states) {
 }
 
 /// The states of a row that has seen nothing, not even a sink.
-inline void clear_states(const shape& s, std::int64_t rows, float* states) {
+inline void clear_states(const shape& s, std::int64_t rows, real* states) {
     for (std::int64_t r = 0; r < rows; ++r, states += s.state_floats) {
         for (std::int64_t i = 0; i < s.state_floats; ++i) { states[i] = 0.0F; }
         states[0] = states[2] = -__builtin_inff();
@@ -67,7 +67,7 @@ inline void clear_panel(const shape& s, const panel& p) {
 }
 
 /// Contract step 4 for one row; `chunk` is the state of one chunk by itself.
-inline void fold_row(const shape& s, const float* chunk, float* row) {
+inline void fold_row(const shape& s, const real* chunk, real* row) {
     const vec lowest = broadcast(-__builtin_inff());
     const vec before = broadcast(row[0]);
     const vec chunk_maximum = broadcast(chunk[0]);
@@ -75,7 +75,7 @@ inline void fold_row(const shape& s, const float* chunk, float* row) {
     const vec base = select(after == lowest, broadcast(0.0F), after);
     const vec keep = fold_factor(before - base);
     const vec take = fold_factor(chunk_maximum - base);
-    alignas(64) float first[3][lanes];
+    alignas(64) real first[3][lanes];
     store(first[0], after);
     store(first[1], fma(broadcast(row[1]), keep, broadcast(chunk[1]) * take));
     store(first[2], maximum(broadcast(chunk[2]), broadcast(row[2])));
@@ -90,10 +90,11 @@ inline void fold_row(const shape& s, const float* chunk, float* row) {
     }
 }
 
-inline void fold_states(const shape& s, std::int64_t rows, std::int64_t chunks, const float* chunk_states,
-                        float* states) {
+inline void fold_states(const shape& s, std::int64_t rows, std::int64_t chunks, const void* chunk_states,
+                        void* states) {
     for (std::int64_t n = 0; n < chunks * rows; ++n) {
-        fold_row(s, chunk_states + n * s.state_floats, states + n % rows * s.state_floats);
+        fold_row(s, static_cast<const real*>(chunk_states) + n * s.state_floats,
+                 static_cast<real*>(states) + n % rows * s.state_floats);
     }
 }
 

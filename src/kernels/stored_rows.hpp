@@ -31,7 +31,7 @@ inline tile_source source_of(const tile& rows, std::int64_t dim, std::int64_t fi
     source.data = rows.data;
     source.layout.token_stride = rows.stride;
     source.layout.element_stride = 1;
-    source.layout.type = element_type::f32;
+    source.layout.type = real_type;
     source.dim = dim;
     source.first_key = first_key;
     return source;
@@ -100,7 +100,7 @@ struct stored_rows {
 
 /// Keys `keys` of a source, of which none from `last` on will be used.
 inline stored_rows rows_at(const tile_source& source, const key_range& keys, std::int64_t last,
-                           float* gathered) {
+                           real* gathered) {
     const storage& type = storage_of(source.layout.type);
     return {&source,
             &type,
@@ -132,7 +132,7 @@ inline void look_up_next_chunk(const stored_rows& rows) {
 /// stop while rows are computed.)
 template <class Elements>
 inline constexpr bool waits_for_memory(std::int64_t rows) {
-    return rows <= 2 && sizeof(typename Elements::stored) == sizeof(float);
+    return rows <= 2 && sizeof(typename Elements::stored) == sizeof(real);
 }
 template <in_blocks_of_values Elements>
 inline constexpr bool waits_for_memory(std::int64_t /*rows*/) {
@@ -181,7 +181,7 @@ inline key_rows key_group(const stored_rows& rows, std::int64_t row) {
     if (are_even(rows, row, lanes)) {
         return {place_of(*rows.source, *rows.type, token).row, rows.row_bytes};
     }
-    const std::int64_t stride = tile_stride(rows.source->dim) * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t stride = tile_stride(rows.source->dim) * static_cast<std::int64_t>(sizeof(real));
     for (std::int64_t n = 0; n < lanes && rows.used_bytes > 0; ++n) {
         __builtin_memcpy(rows.gathered + n * stride,
                          place_of(*rows.source, *rows.type, token + smaller(n, count - 1)).row,
@@ -194,7 +194,7 @@ inline key_rows key_group(const stored_rows& rows, std::int64_t row) {
 inline vec key_scales(const stored_rows& rows, std::int64_t row) {
     const tile_source& source = *rows.source;
     if (source.scales == nullptr || source.layout.scale_element_stride != 0) { return broadcast(1.0F); }
-    alignas(64) float scales[lanes];
+    alignas(64) real scales[lanes];
     for (std::int64_t n = 0; n < lanes; ++n) {
         const std::int64_t token = rows.first + smaller(row + n, rows.count - 1);
         scales[n] = *place_of(source, *rows.type, token).scales;
@@ -203,7 +203,7 @@ inline vec key_scales(const stored_rows& rows, std::int64_t row) {
 }
 
 /// Whether no element of the rows is infinite or NaN.
-inline bool all_finite(const stored_rows& rows, float* row_buffer) {
+inline bool all_finite(const stored_rows& rows, real* row_buffer) {
     const tile_source& source = *rows.source;
     for (std::int64_t n = 0; n < rows.count; ++n) {
         load_row(source, *rows.type, place_of(source, *rows.type, rows.first + n), row_buffer);

@@ -16,11 +16,11 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 /// Rows of f32, their elements side by side.
 struct tile {
-    const float* data;
+    const real* data;
     std::int64_t stride;
 };
 
-inline constexpr std::int64_t line_floats = 16;  // of a cache line
+inline constexpr std::int64_t line_floats = 64 / sizeof(real);  // of a cache line
 
 TILEWISE_INLINE constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 TILEWISE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
@@ -45,18 +45,18 @@ struct tile_source {
     const std::int32_t* pages;  ///< as in task and shape
     std::int64_t page_keys;
     std::int64_t table_stride;
-    float* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
+    real* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
 };
 
 /// Multiplies a row, which has room for whole vectors, by scales.
-inline void multiply_row(float* row, std::int64_t count, const float* scales, std::int64_t stride) {
+inline void multiply_row(real* row, std::int64_t count, const float* scales, std::int64_t stride) {
     if (stride == 0) {
         for (std::int64_t i = 0; i < count; i += lanes) {
             store(row + i, load(row + i) * broadcast(*scales));
         }
         return;
     }
-    alignas(64) float some[lanes];
+    alignas(64) real some[lanes];
     for (std::int64_t i = 0; i < count; i += lanes) {
         decode_row<f32_elements>(scales + i * stride, stride, smaller(count - i, lanes), some);
         store(row + i, load(row + i) * load(some));
@@ -84,10 +84,10 @@ TILEWISE_INLINE row_place place_of(const tile_source& source, const storage& typ
 
 /// A row as f32, with zeros up to a multiple of max_depth.
 TILEWISE_INLINE void load_row(const tile_source& source, const storage& type, const row_place& from,
-                              float* to) {
+                              real* to) {
     const row_layout& layout = source.layout;
-    if (layout.type == element_type::f32 && layout.element_stride == 1) {
-        __builtin_memcpy(to, from.row, static_cast<std::size_t>(source.dim) * sizeof(float));
+    if (layout.type == real_type && layout.element_stride == 1) {
+        __builtin_memcpy(to, from.row, static_cast<std::size_t>(source.dim) * sizeof(real));
     } else {
         type.decode(from.row, layout.element_stride, source.dim, to);
     }
@@ -102,7 +102,7 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
     first -= source.first_key;
     const storage& type = storage_of(layout.type);
     if (source.buffer == nullptr) {
-        return {reinterpret_cast<const float*>(place_of(source, type, first).row), layout.token_stride};
+        return {reinterpret_cast<const real*>(place_of(source, type, first).row), layout.token_stride};
     }
     const std::int64_t stride = tile_stride(source.dim);
     const std::int64_t row_bytes = layout.token_stride / type.block_elements * type.block_bytes;
@@ -138,7 +138,7 @@ public:
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
         if (source.buffer != nullptr) { return; }
-        const auto* const row = reinterpret_cast<const float*>(
+        const auto* const row = reinterpret_cast<const real*>(
             place_of(source, storage_of(source.layout.type), key - source.first_key).row);
         for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
     }
@@ -155,7 +155,7 @@ inline bool all_finite(const tile& rows, std::int64_t count, std::int64_t dim) {
     bool finite = true;
     for (std::int64_t j = 0; j < count; ++j) {
         for (std::int64_t i = 0; i < dim; ++i) {
-            finite = finite && __builtin_fabsf(rows.data[j * rows.stride + i]) <= __FLT_MAX__;
+            finite = finite && is_finite_number(rows.data[j * rows.stride + i]);
         }
     }
     return finite;

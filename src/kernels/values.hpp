@@ -13,11 +13,11 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 /// `Depth` columns of V: the chunk's weighted sums from zero, folded into the output so far.
 template <int Vectors, int Depth>
-TILEWISE_OUTLINE void sum_columns(const float* weights,  // [keys][Vectors * lanes]
-                                  const float* v,        // [keys][stride], Depth columns from here
-                                  std::int64_t stride, std::int64_t keys, const float* keep,
-                                  const float* take,  // [Vectors * lanes]
-                                  float* out)         // [Depth][Vectors * lanes]
+TILEWISE_OUTLINE void sum_columns(const real* weights,  // [keys][Vectors * lanes]
+                                  const real* v,        // [keys][stride], Depth columns from here
+                                  std::int64_t stride, std::int64_t keys, const real* keep,
+                                  const real* take,  // [Vectors * lanes]
+                                  real* out)         // [Depth][Vectors * lanes]
 {
     vec sum[Depth][Vectors];
 #pragma GCC unroll 16
@@ -40,7 +40,7 @@ TILEWISE_OUTLINE void sum_columns(const float* weights,  // [keys][Vectors * lan
     for (int x = 0; x < Depth; ++x) {
 #pragma GCC unroll 3
         for (int n = 0; n < Vectors; ++n) {
-            float* const place = out + (x * Vectors + n) * lanes;
+            real* const place = out + (x * Vectors + n) * lanes;
             store(place, fma(load(place), load(keep + n * lanes), sum[x][n] * load(take + n * lanes)));
         }
     }
@@ -48,8 +48,8 @@ TILEWISE_OUTLINE void sum_columns(const float* weights,  // [keys][Vectors * lan
 
 /// All columns of a tile; V has columns, and `out` has rows, up to the next multiple of max_depth.
 template <int Vectors>
-void value_tile(const float* weights, const float* v, std::int64_t stride, std::int64_t keys,
-                std::int64_t value_dim, const float* keep, const float* take, float* out) {
+void value_tile(const real* weights, const real* v, std::int64_t stride, std::int64_t keys,
+                std::int64_t value_dim, const real* keep, const real* take, real* out) {
     constexpr int depth = column_depth[Vectors];
     for (std::int64_t x = 0; x < value_dim; x += depth) {
         sum_columns<Vectors, depth>(weights, v + x, stride, keys, keep, take, out + x * Vectors * lanes);
@@ -57,13 +57,13 @@ void value_tile(const float* weights, const float* v, std::int64_t stride, std::
 }
 
 /// The weight that marks a masked key for value_tile_carefully; no weight is negative.
-inline constexpr float masked_weight = -1.0F;
+inline constexpr real masked_weight = -1.0F;
 
 /// The same for a tile of which some keys are masked and V is not all finite: a masked key must not meet
 /// its V (0 * inf is NaN).
 template <int Vectors>
-void value_tile_carefully(const float* weights, const float* v, std::int64_t stride, std::int64_t keys,
-                          std::int64_t value_dim, const float* keep, const float* take, float* out) {
+void value_tile_carefully(const real* weights, const real* v, std::int64_t stride, std::int64_t keys,
+                          std::int64_t value_dim, const real* keep, const real* take, real* out) {
     for (std::int64_t x = 0; x < value_dim; ++x) {
         for (int n = 0; n < Vectors; ++n) {
             vec sum = broadcast(0.0F);
@@ -72,7 +72,7 @@ void value_tile_carefully(const float* weights, const float* v, std::int64_t str
                 const vec next = fma(broadcast(v[j * stride + x]), weight, sum);
                 sum = select(weight < broadcast(0.0F), sum, next);
             }
-            float* const place = out + (x * Vectors + n) * lanes;
+            real* const place = out + (x * Vectors + n) * lanes;
             store(place, fma(load(place), load(keep + n * lanes), sum * load(take + n * lanes)));
         }
     }

@@ -111,9 +111,9 @@ TILEWISE_INLINE panel_range range_of(const row_keys* rows, std::int64_t count) {
 }
 
 /// Writes `value` where a row does not see a key. The tile holds keys first_key .. first_key + keys - 1.
-inline void fill_invisible(float* tile,  // [keys][width]
+inline void fill_invisible(real* tile,  // [keys][width]
                            std::int64_t width, const row_keys* rows, std::int64_t first_key,
-                           std::int64_t keys, float value) {
+                           std::int64_t keys, real value) {
     for (std::int64_t r = 0; r < width; ++r) {
         std::int64_t j = 0;
         const key_range ranges[2] = {rows[r].early, rows[r].main};

@@ -26,7 +26,8 @@ void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, 
     const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
     vec chunk_maximum[Vectors];
     vec chunk_sum[Vectors];
-    weigh_chunk<Vectors>(memory.scores, keys, s.scores.exponent, p.state, chunk_maximum, chunk_sum);
+    weigh_chunk<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state, chunk_maximum,
+                         chunk_sum);
     bool nan = false;
     for (int n = 0; n < Vectors; ++n) {
         const vec lowest = broadcast(-__builtin_inff());
@@ -35,7 +36,7 @@ void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, 
         const vec last = load(p.state.maximum + n * lanes);
         const vec take = fold_factor(chunk_maximum[n] - select(last == lowest, broadcast(0.0F), last));
         for (std::int64_t j = 0; j < keys; ++j) {
-            float* const place = memory.scores + (j * Vectors + n) * lanes;
+            real* const place = memory.scores + (j * Vectors + n) * lanes;
             store(place, divide_row(load(place) * take, sum, empty));
         }
         nan = nan || any(is_nan(sum));
@@ -45,6 +46,7 @@ void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, 
 
 TILEWISE_INLINE void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c,
                                  const score_memory& memory, chunk_prefetcher& next) {
+    if (vector_multiple == 2) { return weigh_panel<2>(s, t, p, c, memory, next); }
     switch (p.vectors) {
         case 1:
             return weigh_panel<1>(s, t, p, c, memory, next);
@@ -56,8 +58,8 @@ TILEWISE_INLINE void weigh_panel(const shape& s, const task& t, const panel& p, 
 }
 
 /// entropy += the sum of w log2 w over the chunk's keys.
-inline void add_entropy(const panel& p, const float* weights) {
-    const vec smallest = broadcast(__FLT_MIN__);
+inline void add_entropy(const panel& p, const real* weights) {
+    const vec smallest = broadcast(contract::smallest_normal);
     for (int n = 0; n < p.vectors; ++n) {
         vec sum = broadcast(0.0F);
         for (std::int64_t j = 0; j < p.seen.last - p.seen.first; ++j) {
@@ -65,7 +67,7 @@ inline void add_entropy(const panel& p, const float* weights) {
             const vec next = fma(weight, log2_of(weight), sum);
             sum = select(weight < smallest, sum, next);
         }
-        float* const total = p.entropy + n * lanes;
+        real* const total = p.entropy + n * lanes;
         store(total, load(total) + sum);
     }
 }
@@ -95,7 +97,7 @@ void visit_chosen_rows(const shape& s, const task& t, const panel& p, Visit visi
         if (row >= end) { return; }
         for (std::int64_t head = 0; head < s.group; ++head) {
             if (row + head < p.first_row || row + head >= end) { continue; }
-            visit(row + head - p.first_row, static_cast<float*>(t.weights.data) + n * t.weights.token_stride +
+            visit(row + head - p.first_row, static_cast<real*>(t.weights.data) + n * t.weights.token_stride +
                                                 head * t.weights.head_stride);
         }
     }
@@ -103,13 +105,13 @@ void visit_chosen_rows(const shape& s, const task& t, const panel& p, Visit visi
 
 inline bool has_chosen_rows(const shape& s, const task& t, const panel& p) {
     bool some = false;
-    visit_chosen_rows(s, t, p, [&](std::int64_t, float*) { some = true; });
+    visit_chosen_rows(s, t, p, [&](std::int64_t, real*) { some = true; });
     return some;
 }
 
-inline void store_weights(const shape& s, const task& t, const panel& p, const float* weights) {
+inline void store_weights(const shape& s, const task& t, const panel& p, const real* weights) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    visit_chosen_rows(s, t, p, [&](std::int64_t r, float* to) {
+    visit_chosen_rows(s, t, p, [&](std::int64_t r, real* to) {
         for (std::int64_t j = p.seen.first; j < p.seen.last; ++j) {
             to[(j - t.first_key) * t.weights.element_stride] = weights[(j - p.seen.first) * width + r];
         }
@@ -119,7 +121,7 @@ inline void store_weights(const shape& s, const task& t, const panel& p, const f
 /// The entropy of each row, in nats.
 inline void finish_entropy(panel& p) {
     for (int n = 0; n < p.vectors; ++n) {
-        float* const place = p.entropy + n * lanes;
+        real* const place = p.entropy + n * lanes;
         store(place, canonical(load(place) * broadcast(-contract::ln_2) + broadcast(0.0F)));
     }
 }
@@ -129,7 +131,7 @@ inline void look_again(const shape& s, const task& t, const workspace& w) {
     const bool entropy = t.entropy.data != nullptr;
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         panel& p = w.panels[i];
-        visit_chosen_rows(s, t, p, [&](std::int64_t, float* to) {
+        visit_chosen_rows(s, t, p, [&](std::int64_t, real* to) {
             for (std::int64_t j = 0; j < s.chosen.columns; ++j) { to[j * t.weights.element_stride] = 0.0F; }
         });
         for (std::int64_t r = 0; r < static_cast<std::int64_t>(p.vectors) * lanes; ++r) {
@@ -151,8 +153,8 @@ class key_sums {
 public:
     key_sums(arena& memory, std::int64_t group)
         : group_(group),
-          block_(memory.take<float>(group * contract::chunk_keys)),
-          total_(memory.take<float>(group * contract::chunk_keys)) {}
+          block_(memory.take<real>(group * contract::chunk_keys)),
+          total_(memory.take<real>(group * contract::chunk_keys)) {}
 
     void clear() {
         for (std::int64_t i = 0; i < group_ * contract::chunk_keys; ++i) { block_[i] = total_[i] = 0.0F; }
@@ -160,12 +162,12 @@ public:
     }
 
     /// Rows come in ascending order; `first` is the number of the panel's first key in the chunk.
-    void add(const panel& p, std::int64_t first, const float* weights) {
+    void add(const panel& p, std::int64_t first, const real* weights) {
         const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
         row_position at(p.first_row, group_);
         for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
             if (at.token() >= block_end_) { fold(at.token()); }
-            float* const sums = block_ + at.head() * contract::chunk_keys + first;
+            real* const sums = block_ + at.head() * contract::chunk_keys + first;
             for (std::int64_t j = 0; j < p.seen.last - p.seen.first; ++j) {
                 sums[j] = sums[j] + weights[j * width + r];
             }
@@ -179,7 +181,7 @@ public:
         }
         for (std::int64_t head = 0; head < group_; ++head) {
             for (std::int64_t j = 0; j < keys; ++j) {
-                static_cast<float*>(to.data)[head * to.head_stride + j * to.token_stride] =
+                static_cast<real*>(to.data)[head * to.head_stride + j * to.token_stride] =
                     total_[head * contract::chunk_keys + j];
             }
         }
@@ -195,8 +197,8 @@ private:
     }
 
     std::int64_t group_;
-    float* block_;
-    float* total_;
+    real* block_;
+    real* total_;
     std::int64_t block_end_ = contract::chunk_keys;
 };
 
@@ -217,7 +219,7 @@ inline std::size_t key_scratch_bytes(const shape& s) {
     if (!s.sum_keys) { return 0; }
     arena memory(nullptr);
     lay_out_keys(memory, s);
-    return memory.used() + panel_bytes(s, max_row_vectors);
+    return memory.used() + panel_bytes(s, panel_vectors);
 }
 
 /// A panel of a key task: its queries, what they see of the chunk, and their final maximum and sum.

@@ -235,6 +235,34 @@ static void test_all_isas(void) {
     tilewise_unforce_isa();
 }
 
+#ifdef TILEWISE_TESTS_HAVE_F64
+static void test_f64(void) {
+    enum { ROWS = 7, ALL = 90, SIZE = 5 };
+    static double queries[ROWS * SIZE], keys[ALL * SIZE], values[ALL * SIZE];
+    static double out[3][ROWS * SIZE], lse[3][ROWS];
+    tilewise_tensor q64 = tilewise_bhsd(queries, TILEWISE_F64, 1, 1, ROWS, SIZE);
+    tilewise_tensor k64 = tilewise_bhsd(keys, TILEWISE_F64, 1, 1, ALL, SIZE);
+    tilewise_tensor v64 = tilewise_bhsd(values, TILEWISE_F64, 1, 1, ALL, SIZE);
+    tilewise_options how = {.size = sizeof how, .causal = TILEWISE_CAUSAL_BOTTOM_RIGHT};
+    for (int n = 0; n < ROWS * SIZE; ++n) { queries[n] = q_data[n] + 1e-9 * k_data[n]; }
+    for (int n = 0; n < ALL * SIZE; ++n) { keys[n] = k_data[n] + 1e-9 * v_data[n]; }
+    for (int n = 0; n < ALL * SIZE; ++n) { values[n] = v_data[n] + 1e-9 * k_data[n]; }
+    for (int n = 0; n < 3; ++n) {
+        tilewise_tensor to = tilewise_bhsd(out[n], TILEWISE_F64, 1, 1, ROWS, SIZE);
+        how.lse = tilewise_bhsd(lse[n], TILEWISE_F64, 1, 1, ROWS, 1);
+        how.has_scale_f64 = n == 2;
+        how.scale_f64 = 1 / sqrt(SIZE) + 1e-12;
+        CHECK((n == 1 ? tilewise_reference_attention : tilewise_attention)(&q64, &k64, &v64, &to, &how) ==
+              TILEWISE_OK);
+    }
+    CHECK(memcmp(out[0], out[1], sizeof out[0]) == 0 && memcmp(lse[0], lse[1], sizeof lse[0]) == 0);
+    CHECK(memcmp(out[0], out[2], sizeof out[0]) != 0 && fabs(out[0][0] - out[2][0]) < 1e-10);
+    tilewise_tensor to = tilewise_bhsd(out[0], TILEWISE_F64, 1, 1, ROWS, SIZE);
+    CHECK_REFUSED(tilewise_attention(&q64, &k, &v64, &to, &how),
+                  "k: element type f32 given, it must be f64");
+}
+#endif
+
 int main(void) {
     fill(q_data, sizeof q_data / sizeof *q_data, 1);
     fill(k_data, sizeof k_data / sizeof *k_data, 2);
@@ -247,6 +275,9 @@ int main(void) {
     test_scores();
     test_resources();
     test_pages();
+#ifdef TILEWISE_TESTS_HAVE_F64
+    test_f64();
+#endif
     test_all_isas();
     return failures != 0;
 }
