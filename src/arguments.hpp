@@ -30,6 +30,7 @@ struct problem {
     kernels::row_layout v_layout;
     element_type q_type;
     element_type out_type;
+    tilewise::arithmetic arithmetic;  ///< that is asked for
     kernels::interval_rules intervals;
     kernels::tensor_masks masks;
     kernels::score_rules scores;

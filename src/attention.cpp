@@ -230,7 +230,7 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
            row_states(sizes, work, scratch),
            &sizes,
            &work,
-           &kernels_of(work.summary.isa),
+           &kernels_of(work.summary.isa, work.summary.arithmetic),
            scratch};
     run_all(c, how.parallel_for);
     return {};

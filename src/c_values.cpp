@@ -97,7 +97,7 @@ bool c_options::read(const tilewise_options* how) {
     how_.workspace = {static_cast<std::byte*>(from_.workspace), from_.workspace_bytes};
     how_.parallel_for = {from_.parallel_for, from_.parallel_context};
     return read_enumerator("causal", from_.causal, 3, how_.causal) &&
-           read_enumerator("arithmetic", from_.arithmetic, 1, how_.arithmetic) && read_positions() &&
+           read_enumerator("arithmetic", from_.arithmetic, 2, how_.arithmetic) && read_positions() &&
            read_masks() && read_scores() && read_results();
 }
 

@@ -25,6 +25,12 @@
     }
 TILEWISE_ISAS
 #undef X
+#define X(name)                                        \
+    namespace tilewise::kernels::name##_bf16 {         \
+        extern const tilewise::kernels::table kernels; \
+    }
+TILEWISE_PAIRED_ISAS
+#undef X
 
 namespace tilewise {
 
@@ -39,6 +45,27 @@ const kernels::table* compiled_kernels(isa which) {
     TILEWISE_ISAS
 #undef X
     return nullptr;
+}
+
+/// Those with products of bf16 pairs.
+const kernels::table* compiled_pair_kernels([[maybe_unused]] isa which) {
+#define X(name) \
+    if (isa_name(which) == #name) { return &kernels::name##_bf16::kernels; }
+    TILEWISE_PAIRED_ISAS
+#undef X
+    return nullptr;
+}
+
+/// Whether this CPU has the instructions for them; that it has those of the instruction set is known.
+bool cpu_multiplies_pairs(isa which) {
+    switch (which) {
+#if defined(__x86_64__)
+        case isa::avx512:
+            return __builtin_cpu_supports("avx512bf16") != 0;
+#endif
+        default:
+            return false;
+    }
 }
 
 #if defined(__x86_64__)
@@ -198,6 +225,10 @@ std::size_t second_level_cache_bytes() {
     return static_cast<std::size_t>(read > 0 ? read : unknown);
 }
 
-const kernels::table& kernels_of(isa which) { return *compiled_kernels(which); }
+const kernels::table& kernels_of(isa which, arithmetic how) {
+    return *(how == arithmetic::exact ? compiled_kernels(which) : compiled_pair_kernels(which));
+}
+
+bool has_fastest(isa which) { return compiled_pair_kernels(which) != nullptr && cpu_multiplies_pairs(which); }
 
 }  // namespace tilewise

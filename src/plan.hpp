@@ -40,6 +40,9 @@ struct work_plan {
     std::size_t chunk_state_offset;  ///< for each block, the states of its chunks, and of its rows
 };
 
+/// The arithmetic that a call gets on an instruction set.
+arithmetic arithmetic_for(const problem& p, isa which);
+
 /// Refuses a workspace that is too small.
 [[nodiscard]] bool make_plan(const problem& p, const options& how, work_plan& w);
 

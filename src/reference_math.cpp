@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "contract.hpp"
 
@@ -29,6 +30,41 @@ float dot(const float* key, const float* query, std::int64_t head_dim) {
     float s = 0.0F;
     for (std::int64_t i = 0; i < head_dim; ++i) { s = std::fma(key[i], query[i], s); }
     return s;
+}
+
+namespace {
+
+/// Subnormal numbers count as zeros of their sign.
+float flush(float value) {
+    return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
+}
+
+}  // namespace
+
+TILEWISE_FMA_CLONES
+float add_products(float s, float first_a, float first_b, float second_a, float second_b) {
+    s = flush(std::fma(flush(second_a), flush(second_b), flush(s)));
+    return flush(std::fma(flush(first_a), flush(first_b), s));
+}
+
+TILEWISE_FMA_CLONES
+float dot_of_pairs(const float* key, const float* query, std::int64_t head_dim) {
+    float s = 0.0F;
+    for (std::int64_t i = 0; i < head_dim; i += 2) {
+        const bool whole = i + 1 < head_dim;
+        s = add_products(s, key[i], query[i], whole ? key[i + 1] : 0.0F, whole ? query[i + 1] : 0.0F);
+    }
+    return s;
+}
+
+TILEWISE_FMA_CLONES
+void add_value_pair(const float* first_value, float first_p, const float* second_value, float second_p,
+                    std::int64_t value_dim, float* o) {
+    for (std::int64_t x = 0; x < value_dim; ++x) {
+        const float first = first_value == nullptr ? 0.0F : first_value[x];
+        const float second = second_value == nullptr ? 0.0F : second_value[x];
+        o[x] = add_products(o[x], first, first_p, second, second_p);
+    }
 }
 
 /// 2^k for an integer k; +0 below `lowest`.

@@ -16,11 +16,21 @@ float dot(const float* key, const float* query, std::int64_t head_dim);
 /// 2^k for an integer k; +0 below `lowest`.
 float power_of_two(float k, float lowest);
 
+/// The same by pairs, with the products of arithmetic::fastest.
+float dot_of_pairs(const float* key, const float* query, std::int64_t head_dim);
+
+/// s plus the products of two pairs, as arithmetic::fastest has them (contract.hpp).
+float add_products(float s, float first_a, float first_b, float second_a, float second_b);
+
 /// Step 3: the weight of one score.
 float weight(float t, float c, float chunk_maximum);
 
 /// o += p v for one key.
 void add_value(const float* value, float p, std::int64_t value_dim, float* o);
+
+/// The same for a pair of keys; null values are 0.
+void add_value_pair(const float* first_value, float first_p, const float* second_value, float second_p,
+                    std::int64_t value_dim, float* o);
 
 /// Step 4: row = fma(row, a, chunk * b).
 void fold_sums(float* row, const float* chunk, std::int64_t count, float a, float b);

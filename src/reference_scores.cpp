@@ -123,9 +123,10 @@ bool is_visible(const problem& p, const head_of& h, std::int64_t i, std::int64_t
 }
 
 void score_head(const problem& p, const head_of& h, const float* q_rows, const float* k_rows, float* scores) {
+    const auto product = p.arithmetic == arithmetic::exact ? dot : dot_of_pairs;
     for (std::int64_t i = 0; i < h.of.queries; ++i) {
         for (std::int64_t j = 0; j < h.of.keys; ++j) {
-            const float s = dot(k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
+            const float s = product(k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
             scores[i * p.keys + j] = modify(p, h, i, j, s);
         }
         if (p.scores.function != nullptr && h.of.keys > 0) {

@@ -30,7 +30,7 @@ function(tilewise_add_optimization level)
     target_link_libraries(${name}_kernels PRIVATE tilewise_kernel_settings)
     add_executable(${name} ${src}/isa.cpp $<TARGET_OBJECTS:tilewise_hash_test> $<TARGET_OBJECTS:tilewise_O${level}>
                            $<TARGET_OBJECTS:${name}_kernels>)
-    target_compile_definitions(${name} PRIVATE "TILEWISE_ISAS=X(${isa})")
+    target_compile_definitions(${name} PRIVATE "TILEWISE_ISAS=X(${isa})" TILEWISE_PAIRED_ISAS=)
     target_compile_options(${name} PRIVATE -O${level})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${src})
     target_link_libraries(${name} PRIVATE tilewise_settings Threads::Threads)

@@ -29,7 +29,8 @@ enum class causal : std::uint8_t { none, bottom_right, top_left };
 
 /// Which arithmetic is promised.
 enum class arithmetic : std::uint8_t {
-    exact  ///< f32 with fused multiply-adds in one fixed order: the same bits everywhere
+    exact,   ///< f32 with fused multiply-adds in one fixed order: the same bits everywhere
+    fastest  ///< bf16 products, see options::arithmetic
 };
 
 /// Ranges of keys given for each query row: a row sees key j only if first <= j < last. Both are tensors of
@@ -255,8 +256,9 @@ TILEWISE_API status try_attention(const const_tensor& q, const const_tensor& k, 
 
 /// What attention() would do for these arguments.
 struct plan {
-    tilewise::isa isa = tilewise::isa::sse2;  ///< the kernels that run
-    int threads = 1;                          ///< threads that take part
+    tilewise::isa isa = tilewise::isa::sse2;                        ///< the kernels that run
+    tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;  ///< the one that these arguments get
+    int threads = 1;                                                ///< threads that take part
     std::int64_t tasks = 0;       ///< independent units of work, handed out dynamically, heaviest first
     std::int64_t chunk_keys = 0;  ///< keys per tile (fixed by the arithmetic)
     std::int64_t panel_rows = 0;  ///< query rows side by side in SIMD registers

@@ -56,8 +56,8 @@ static void test_wrong_values(void) {
     tilewise_tensor wrong = q_view;
     CHECK_REFUSED(attend(&how), "causal: number 256 given");
     how.causal = 0;
-    how.arithmetic = 1;
-    CHECK_REFUSED(attend(&how), "arithmetic: number 1 given");
+    how.arithmetic = 2;
+    CHECK_REFUSED(attend(&how), "arithmetic: number 2 given");
     how.arithmetic = 0;
     how.sink_count = 3;
     CHECK_REFUSED(attend(&how), "sinks: null pointer");
