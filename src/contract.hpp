@@ -79,6 +79,10 @@ inline constexpr float fold_min_exponent = -126.0F;
 inline constexpr float exp2_coefficients[6] = {0x1.62e430p-1F, 0x1.ebfbdcp-3F,  0x1.c6aee8p-5F,
                                                0x1.3b2d4cp-7F, 0x1.5f3e52p-10F, 0x1.41fbbcp-13F};
 
+/// The same, relative error below 2^-18: for weights that are rounded to bf16.
+inline constexpr float exp2_short_coefficients[4] = {0x1.62dfcap-1F, 0x1.ebf1b4p-3F, 0x1.ca9008p-5F,
+                                                     0x1.409104p-7F};
+
 /// log2(1 + u) = u (g[0] + u (g[1] + ...)): minimax for 1 + u in [sqrt(1/2), sqrt(2)), by Horner's rule
 /// with fma; exactly 0 at 0.
 inline constexpr float log2_coefficients[10] = {

@@ -153,7 +153,7 @@ void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t 
     for (std::int64_t j = first; j < last; ++j) {
         if (!visible(j)) { continue; }
         row.weights[static_cast<std::size_t>(j)] =
-            weight(scores[j], p.scores.exponent, m == -infinity ? 0.0F : m);
+            weight(p.arithmetic, scores[j], p.scores.exponent, m == -infinity ? 0.0F : m);
     }
     const weighted_values values{row.weights, v_rows, p.value_dim};
     const float l =
@@ -177,7 +177,7 @@ row_state start_row(const problem& p, const head_of& h, memory& room) {
     std::fill(row.chunk_m.begin(), row.chunk_m.end(), -infinity);
     if (p.sinks != nullptr) {
         row.m = std::ceil(p.sinks[h.head] * contract::log2_e);
-        row.l = weight(p.sinks[h.head], contract::log2_e, row.m == -infinity ? 0.0F : row.m);
+        row.l = weight(p.arithmetic, p.sinks[h.head], contract::log2_e, row.m == -infinity ? 0.0F : row.m);
     }
     return row;
 }

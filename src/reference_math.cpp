@@ -80,10 +80,16 @@ float exp2_of(float f) {
     for (int i = 5; i >= 0; --i) { p = std::fma(f, p, contract::exp2_coefficients[i]); }
     return std::fma(f, p, 1.0F);
 }
+TILEWISE_FMA_CLONES
+float short_exp2_of(float f) {
+    float p = 0.0F;
+    for (int i = 3; i >= 0; --i) { p = std::fma(f, p, contract::exp2_short_coefficients[i]); }
+    return std::fma(f, p, 1.0F);
+}
 
 /// Step 3: the weight of one score.
 TILEWISE_FMA_CLONES
-float weight(float t, float c, float chunk_maximum) {
+float weight(arithmetic how, float t, float c, float chunk_maximum) {
     float r = std::fma(t, c, contract::rounding_shift) - contract::rounding_shift;
     if (std::fabs(chunk_maximum) >= contract::careful_maximum) { r = std::nearbyint(t * c); }
     float f = std::fma(t, c, -r);
@@ -92,7 +98,8 @@ float weight(float t, float c, float chunk_maximum) {
     }
     const float exponent = r - chunk_maximum;
     if (exponent < contract::weight_min_exponent) { return 0.0F; }
-    return exp2_of(f) * power_of_two(exponent, contract::weight_min_exponent);
+    const float power = how == arithmetic::exact ? exp2_of(f) : short_exp2_of(f);
+    return power * power_of_two(exponent, contract::weight_min_exponent);
 }
 
 /// o += p v for one key.

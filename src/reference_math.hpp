@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include <tilewise/attention.hpp>
+
 namespace tilewise::reference {
 
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -22,8 +24,8 @@ float dot_of_pairs(const float* key, const float* query, std::int64_t head_dim);
 /// s plus the products of two pairs, as arithmetic::fastest has them (contract.hpp).
 float add_products(float s, float first_a, float first_b, float second_a, float second_b);
 
-/// Step 3: the weight of one score.
-float weight(float t, float c, float chunk_maximum);
+/// Step 3: the weight of one score; not yet rounded to bf16 where it is to be.
+float weight(arithmetic how, float t, float c, float chunk_maximum);
 
 /// o += p v for one key.
 void add_value(const float* value, float p, std::int64_t value_dim, float* o);

@@ -72,13 +72,7 @@ float dot(const inputs& given, count b, count h, count kv_head, count i, count j
 
 /// 2^(t c - m), rounded to bf16.
 float weight_of(float t, float c, float m) {
-    constexpr float coefficients[] = {0x1.41fbbcp-13F,
-                                      0x1.5f3e52p-10F,
-                                      0x1.3b2d4cp-7F,
-                                      0x1.c6aee8p-5F,
-                                      0x1.ebfbdcp-3F,
-                                      0x1.62e430p-1F,
-                                      1.0F};
+    constexpr float coefficients[] = {0x1.409104p-7F, 0x1.ca9008p-5F, 0x1.ebf1b4p-3F, 0x1.62dfcap-1F, 1.0F};
     const auto r = static_cast<float>(std::nearbyint(static_cast<double>(t) * static_cast<double>(c)));
     if (r - m < -125.0F) { return 0.0F; }
     const float f = std::fma(t, c, -r);

@@ -34,19 +34,28 @@ TILEWISE_INLINE vec round_score(vec score, vec c) {
 }
 
 /// 2^f for |f| <= 1.
-TILEWISE_INLINE vec exp2_of(vec f) {
-    const auto& e = contract::exp2_coefficients;
-    vec p = broadcast(e[5]);
-    for (int i = 4; i >= 0; --i) { p = fma(f, p, broadcast(e[i])); }
+template <int Count>
+TILEWISE_INLINE vec exp2_by(const float (&e)[Count], vec f) {
+    vec p = broadcast(e[Count - 1]);
+    for (int i = Count - 2; i >= 0; --i) { p = fma(f, p, broadcast(e[i])); }
     return fma(f, p, broadcast(1.0F));
 }
+TILEWISE_INLINE vec exp2_of(vec f) { return exp2_by(contract::exp2_coefficients, f); }
+
+/// For weights.
+#if defined(TILEWISE_BF16_PAIRS)
+inline constexpr auto& weight_coefficients = contract::exp2_short_coefficients;
+#else
+inline constexpr auto& weight_coefficients = contract::exp2_coefficients;
+#endif
 
 /// The weights of a row of scores, where |m_c| is below contract::careful_maximum; `base` is the
 /// scale_base of m_c. Step by step over all vectors: with one vector after the other, the chain of
 /// dependent instructions is longer than what the processor can look ahead.
 template <int Vectors>
 TILEWISE_INLINE void weigh(vec (&score)[Vectors], vec c, const vec (&base)[Vectors]) {
-    const auto& e = contract::exp2_coefficients;
+    const auto& e = weight_coefficients;
+    constexpr int last = static_cast<int>(sizeof e / sizeof e[0]) - 1;
     vec r[Vectors];
     vec f[Vectors];
     vec p[Vectors];
@@ -55,9 +64,9 @@ TILEWISE_INLINE void weigh(vec (&score)[Vectors], vec c, const vec (&base)[Vecto
 #pragma GCC unroll 6
     for (int n = 0; n < Vectors; ++n) { f[n] = fma(score[n], c, -r[n]); }
 #pragma GCC unroll 6
-    for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], broadcast(e[5]), broadcast(e[4])); }
+    for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], broadcast(e[last]), broadcast(e[last - 1])); }
 #pragma GCC unroll 4
-    for (int i = 3; i >= 0; --i) {
+    for (int i = last - 2; i >= 0; --i) {
 #pragma GCC unroll 6
         for (int n = 0; n < Vectors; ++n) { p[n] = fma(f[n], p[n], broadcast(e[i])); }
     }
@@ -79,7 +88,7 @@ TILEWISE_INLINE void weigh_carefully(vec (&score)[Vectors], vec c, const vec (&c
         vec f = fma(score[n], c, -r);
         f = select(careful && (f > one), one, f);
         f = select(careful && (f < -one), -one, f);
-        vec p = exp2_of(f);
+        vec p = exp2_by(weight_coefficients, f);
         const vec exponent = r - chunk_maximum[n];  // may be NaN, and so is the weight then
         p = scale_or_zero(p, exponent, scale_base(broadcast(0.0F)), contract::weight_min_exponent);
         score[n] = select(exponent == exponent, p, exponent);

@@ -152,7 +152,13 @@ inline void pair_rows(const std::byte* first, const std::byte* second, std::int6
                       float* to) {
     constexpr std::int64_t piece = 64;
     alignas(64) std::byte some[2][2 * piece] = {};
-    for (std::int64_t x = 0; x < dim; x += piece) {
+    std::int64_t x = 0;
+    if (first != nullptr && second != nullptr && stride == 1) {
+        for (; x + lanes <= dim; x += lanes) {
+            store(to + x, interleave_rows(first + 2 * x, second + 2 * x));
+        }
+    }
+    for (; x < dim; x += piece) {
         const std::int64_t count = smaller(dim - x, piece);
         if (first != nullptr) { copy_halves(first + 2 * x * stride, stride, count, piece, some[0]); }
         if (second != nullptr) { copy_halves(second + 2 * x * stride, stride, count, piece, some[1]); }
@@ -203,10 +209,11 @@ public:
 
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
-        if (source.buffer != nullptr) { return; }
-        const auto* const row = reinterpret_cast<const float*>(
-            place_of(source, storage_of(source.layout.type), key - source.first_key).row);
-        for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
+        if (source.buffer != nullptr && !in_pairs) { return; }
+        const std::byte* const row =
+            place_of(source, storage_of(source.layout.type), key - source.first_key).row;
+        const std::int64_t bytes = unit_count(source.dim) * std::int64_t{sizeof(float)};
+        for (std::int64_t i = 0; i < bytes; i += 128) { __builtin_prefetch(row + i, 0, 2); }
     }
 
     const tile_source& k_;
