@@ -84,7 +84,9 @@ void write_plan(const plan& from, tilewise_plan* to) {
                             from.shared_scratch_bytes,
                             from.scratch_bytes,
                             from.visible_scores,
-                            from.flops};
+                            from.flops,
+                            static_cast<std::int32_t>(from.arithmetic),
+                            0};
     std::memcpy(to, &all, std::min(to->size, sizeof all));
 }
 

@@ -15,6 +15,7 @@
 #    include <cpuid.h>
 #endif
 #if defined(__linux__)
+#    include <sys/auxv.h>
 #    include <unistd.h>
 #endif
 
@@ -62,6 +63,11 @@ bool cpu_multiplies_pairs(isa which) {
 #if defined(__x86_64__)
         case isa::avx512:
             return __builtin_cpu_supports("avx512bf16") != 0;
+#elif defined(__aarch64__) && defined(__linux__)
+        case isa::neon: {
+            constexpr unsigned long bf16 = 1UL << 14U;  // HWCAP2_BF16, which old headers lack
+            return (getauxval(AT_HWCAP2) & bf16) != 0;
+        }
 #endif
         default:
             return false;

@@ -39,13 +39,48 @@ float flush(float value) {
     return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
 }
 
+#if defined(__aarch64__)
+/// Rounded to odd: towards zero, and then the last bit says whether something was lost.
+float round_to_odd(double value, double lost) {
+    if (lost != 0.0) {
+        const auto bits = std::bit_cast<std::int64_t>(value);
+        value = std::bit_cast<double>((bits - ((value > 0.0) == (lost > 0.0) ? 0 : 1)) | 1);
+    }
+    auto rounded = static_cast<float>(value);
+    if (std::isnan(value) || std::isinf(value) || static_cast<double>(rounded) == value) { return rounded; }
+    if (std::fabs(value) >= 0x1p128) { return std::copysign(infinity, rounded); }
+    if (std::fabs(static_cast<double>(rounded)) > std::fabs(value)) {
+        rounded = std::nextafter(rounded, 0.0F);
+    }
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(rounded) | 1U);
+}
+
+float add_to_odd(float a, float b) {
+    const auto x = static_cast<double>(a);
+    const auto y = static_cast<double>(b);
+    const double sum = x + y;
+    const double part = sum - x;
+    const double lost = (x - (sum - part)) + (y - part);
+    return flush(round_to_odd(sum, std::isfinite(sum) ? lost : 0.0));
+}
+#endif
+
 }  // namespace
 
+#if defined(__aarch64__)
+float add_products(float s, float first_a, float first_b, float second_a, float second_b) {
+    const auto product = [](float a, float b) {
+        return flush(round_to_odd(static_cast<double>(flush(a)) * static_cast<double>(flush(b)), 0.0));
+    };
+    return add_to_odd(flush(s), add_to_odd(product(first_a, first_b), product(second_a, second_b)));
+}
+#else
 TILEWISE_FMA_CLONES
 float add_products(float s, float first_a, float first_b, float second_a, float second_b) {
     s = flush(std::fma(flush(second_a), flush(second_b), flush(s)));
     return flush(std::fma(flush(first_a), flush(first_b), s));
 }
+#endif
 
 TILEWISE_FMA_CLONES
 float dot_of_pairs(const float* key, const float* query, std::int64_t head_dim) {

@@ -43,8 +43,41 @@ float add_pair(float sum, const std::array<float, 2>& a, const std::array<float,
     return sum;
 }
 #else
+/// BFDOT, where FPCR.EBF is 0: the products are added to each other and then to the sum; each step rounds to
+/// odd, and takes subnormal numbers for zeros and gives none. In integers of 300 bits this would be exact;
+/// here the part of a sum that the larger number cannot hold is kept as a sign.
+float without_subnormals(float value) {
+    return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0F, value) : value;
+}
+/// value + rest, |rest| less than the last bit of a number of 53 bits, rounded to odd.
+float to_odd(double value, double rest) {
+    if (!std::isfinite(value) || value == 0.0) { return static_cast<float>(value); }
+    int exponent = 0;
+    const double scaled = std::ldexp(std::frexp(std::fabs(value), &exponent), 24);  // below 2^24
+    double whole = std::floor(scaled);
+    const bool is_less = (rest < 0.0) == (value > 0.0) && rest != 0.0;
+    bool is_inexact = whole != scaled || rest != 0.0;
+    if (is_less && whole == scaled) { whole -= whole == 0x1p23 ? 0.5 : 1.0; }
+    if (whole != std::floor(whole)) {  // a binade lower, where numbers are denser
+        whole *= 2.0;
+        --exponent;
+    }
+    if (is_inexact && std::fmod(whole, 2.0) == 0.0) { whole += 1.0; }
+    return without_subnormals(static_cast<float>(std::copysign(std::ldexp(whole, exponent - 24), value)));
+}
 float add_pair(float sum, const std::array<float, 2>& a, const std::array<float, 2>& b) {
-    return std::fma(a[0], b[0], std::fma(a[1], b[1], sum));
+    const auto product = [&](std::size_t n) {
+        return to_odd(
+            static_cast<double>(without_subnormals(a[n])) * static_cast<double>(without_subnormals(b[n])),
+            0.0);
+    };
+    const auto add = [](float one, float other) {
+        const auto x = static_cast<double>(std::fabs(one) < std::fabs(other) ? other : one);
+        const auto y = static_cast<double>(std::fabs(one) < std::fabs(other) ? one : other);
+        const double total = x + y;
+        return to_odd(total, std::isfinite(total) ? y - (total - x) : 0.0);
+    };
+    return add(without_subnormals(sum), add(product(0), product(1)));
 }
 #endif
 

@@ -88,7 +88,7 @@ inline void copy_halves(const std::byte* row, std::int64_t stride, std::int64_t 
                         void* to) {
     constexpr std::int64_t size = 2;
     auto* const place = static_cast<std::byte*>(to);
-    if (stride == 1) {
+    if (stride == 1 && count > 0) {  // without elements, there may be no memory
         __builtin_memcpy(place, row, static_cast<std::size_t>(count * size));
     } else {
         for (std::int64_t i = 0; i < count; ++i) {
@@ -153,18 +153,19 @@ inline void pair_rows(const std::byte* first, const std::byte* second, std::int6
     constexpr std::int64_t piece = 64;
     alignas(64) std::byte some[2][2 * piece] = {};
     std::int64_t x = 0;
-    if (first != nullptr && second != nullptr && stride == 1) {
-        for (; x + lanes <= dim; x += lanes) {
-            store(to + x, interleave_rows(first + 2 * x, second + 2 * x));
+    const auto interleave = [&](const std::byte* a, const std::byte* b, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; i += lanes) {
+            store(to + x + i, interleave_rows(a + 2 * i, b + 2 * i));
         }
+    };
+    if (first != nullptr && second != nullptr && stride == 1) {
+        for (; x + max_depth <= dim; x += max_depth) { interleave(first + 2 * x, second + 2 * x, max_depth); }
     }
     for (; x < dim; x += piece) {
         const std::int64_t count = smaller(dim - x, piece);
         if (first != nullptr) { copy_halves(first + 2 * x * stride, stride, count, piece, some[0]); }
         if (second != nullptr) { copy_halves(second + 2 * x * stride, stride, count, piece, some[1]); }
-        for (std::int64_t i = 0; i < round_up(count, max_depth); i += lanes) {
-            store(to + x + i, interleave_rows(some[0] + 2 * i, some[1] + 2 * i));
-        }
+        interleave(some[0], some[1], round_up(count, max_depth));
     }
 }
 
