@@ -86,7 +86,8 @@ void narrow_scores(const tile_memory& m, int n) {
 void narrow_values(const tile_memory& m, int n) {
     const tile_source source = source_of(m);
     const stored_rows rows = stored_rows_of(source, m, weight_floats);
-    kernels::TILEWISE_ISA::narrow_values({m.scores, rows, n, round_up(m.dim, max_depth), m.out, m.state, false});
+    kernels::TILEWISE_ISA::narrow_values(
+        {m.scores, rows, n, round_up(m.dim, max_depth), m.out, m.state, false});
 }
 
 void decode(const tile_memory& m) {
