@@ -53,7 +53,8 @@
 //        nearest even. (A sink's first l is not.)
 //        l_c and o_c: pairs of keys at positions 2 j and 2 j + 1, j ascending; l_c has 1 in place of values.
 //        A key that is masked, or not there, has weight and value 0.
-//        The rest, from m to folding and dividing, is the same f32; l is the sum of the weights that are used.
+//        The rest, from m to folding and dividing, is the same f32; l is the sum of the weights that are
+//        used.
 //
 // Why it is so. m is an integer, so 2^(m - m') is a power of two and rescaling rounds nothing: an online
 // softmax loses nothing against one that knows the row's maximum from the start, and gives the same bits

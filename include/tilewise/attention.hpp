@@ -28,13 +28,14 @@ namespace tilewise {
 enum class causal : std::uint8_t { none, bottom_right, top_left };
 
 /// Which arithmetic is promised.
-///   exact    f32 with fused multiply-adds in one fixed order: the same bits everywhere.
-///   fastest  Where q, k and v all are bf16 and the CPU multiplies pairs of bf16 (AVX512_BF16, Arm's BF16), those
-///            instructions, and weights rounded to bf16: up to twice as fast, and, as the inputs are, about three
-///            decimal digits exact. Also one fixed order: the same bits whatever the threads, tiles, memory layout,
-///            pages, batch, prefill or decode, on that kind of instruction; not the same bits on x86, on Arm, and
-///            elsewhere. For all else (other types, quantised keys, other CPUs, attention_stream) it is exact;
-///            plan::arithmetic says which one a call gets.
+///
+/// exact: f32 with fused multiply-adds in one fixed order, the same bits everywhere.
+///
+/// fastest: where q, k and v all are bf16 and the CPU multiplies pairs of bf16 (AVX512_BF16, Arm's BF16),
+/// those instructions, and weights rounded to bf16. Up to twice as fast, with an error below that of rounding
+/// the result to bf16. Also one fixed order: the same bits whatever the threads, tiles, memory layout, pages,
+/// batch, prefill or decode, but others on x86 than on Arm. For all else (other types, quantised keys, other
+/// CPUs, attention_stream) it is exact; plan::arithmetic says which one a call gets.
 enum class arithmetic : std::uint8_t { exact, fastest };
 
 /// Ranges of keys given for each query row: a row sees key j only if first <= j < last. Both are tensors of
@@ -200,9 +201,9 @@ struct options {
     /// and OpenMP is not called. A library built without OpenMP has only that thread, and parallel_for.
     int threads = 0;
 
-    /// The arithmetic that is asked for; exact by default. With fastest, subnormal numbers of q, k and v count as
-    /// 0, and weights as results (extra) are those that were used: rounded to bf16 before they are divided by
-    /// their sum.
+    /// The arithmetic that is asked for; exact by default. With fastest, subnormal numbers of q, k and v
+    /// count as 0, and weights as results (extra) are those that were used: rounded to bf16 before they are
+    /// divided by their sum.
     tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;
 
     /// The most scratch memory per thread, in bytes; 0 means the default, which is at most 512 KiB at

@@ -38,7 +38,7 @@ static void test_sizes(void) {
     CHECK_REFUSED(attend(&short_options), "options: size is");
     short_options.size = 0;
     CHECK_REFUSED(attend(&short_options), "options: size is 0, it must be sizeof(tilewise_options)");
-    short_options.size = SIZE_MAX;  /* as memory that was never set may have it: it is not followed */
+    short_options.size = SIZE_MAX; /* as memory that was never set may have it: it is not followed */
     CHECK_REFUSED(attend(&short_options), "options: size is");
     CHECK(tilewise_plan_attention(&q_view, &k_view, &v_view, &out_view, NULL, &plan.known) == TILEWISE_OK);
     CHECK(plan.unknown == 77);
