@@ -37,7 +37,7 @@ target_compile_options(tilewise_kernel_settings INTERFACE $<IF:$<BOOL:${optimiza
                                                           -fvisibility-inlines-hidden -Wno-psabi)
 # Where f64 is computed, constants that are exact in float, such as 1, are promoted everywhere.
 target_compile_options(tilewise_kernel_settings INTERFACE
-                       $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TILEWISE_COMPUTES_F64>>>:${exact_warning_options}>)
+                       $<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:TILEWISE_COMPUTES_WITH>,f64>>:${exact_warning_options}>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A guess, and wrong about fixed arrays that are filled in part.
   target_compile_options(tilewise_kernel_settings INTERFACE -Wno-maybe-uninitialized)

@@ -114,7 +114,7 @@ TILEWISE_API tilewise_status tilewise_slice(const tilewise_tensor* view, int32_t
 /* --- options (tilewise/attention.hpp) --- */
 
 enum { TILEWISE_CAUSAL_NONE = 0, TILEWISE_CAUSAL_BOTTOM_RIGHT = 1, TILEWISE_CAUSAL_TOP_LEFT = 2 };
-enum { TILEWISE_EXACT = 0 };
+enum { TILEWISE_EXACT = 0, TILEWISE_FASTEST = 1 }; /* arithmetic */
 
 /* What a score function sees. */
 typedef struct tilewise_score_tile {
@@ -233,6 +233,11 @@ typedef struct tilewise_plan {
     size_t scratch_bytes;
     double visible_scores;
     double flops;
+
+    /* Added later. */
+
+    int32_t arithmetic; /* that the call gets */
+    int32_t reserved;   /* 0 */
 } tilewise_plan;
 
 /* What tilewise_attention would do for these arguments. */

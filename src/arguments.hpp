@@ -31,6 +31,7 @@ struct problem {
     element_type real;  ///< what is computed in: f32 or f64
     element_type q_type;
     element_type out_type;
+    tilewise::arithmetic arithmetic;  ///< that is asked for
     kernels::interval_rules intervals;
     kernels::tensor_masks masks;
     kernels::score_rules scores;

@@ -11,7 +11,7 @@
 #include "arguments.hpp"
 #include "float_environment.hpp"
 #include "heap_array.hpp"
-#include "kernels.hpp"
+#include "kernels/interface.hpp"
 #include "plan.hpp"
 #include "threads.hpp"
 #include "token_places.hpp"
@@ -233,7 +233,7 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
            row_states(sizes, work, scratch),
            &sizes,
            &work,
-           &kernels_of(work.summary.isa, sizes.real),
+           work.kernels,
            scratch};
     run_all(c, how.parallel_for);
     return {};

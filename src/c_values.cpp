@@ -85,7 +85,9 @@ void write_plan(const plan& from, tilewise_plan* to) {
                             from.shared_scratch_bytes,
                             from.scratch_bytes,
                             from.visible_scores,
-                            from.flops};
+                            from.flops,
+                            static_cast<std::int32_t>(from.arithmetic),
+                            0};
     std::memcpy(to, &all, std::min(to->size, sizeof all));
 }
 
@@ -99,7 +101,7 @@ bool c_options::read(const tilewise_options* how) {
     how_.workspace = {static_cast<std::byte*>(from_.workspace), from_.workspace_bytes};
     how_.parallel_for = {from_.parallel_for, from_.parallel_context};
     return read_enumerator("causal", from_.causal, 3, how_.causal) &&
-           read_enumerator("arithmetic", from_.arithmetic, 1, how_.arithmetic) && read_positions() &&
+           read_enumerator("arithmetic", from_.arithmetic, 2, how_.arithmetic) && read_positions() &&
            read_masks() && read_scores() && read_results();
 }
 

@@ -43,6 +43,20 @@
 //      + e_c for the chunks in order, entropy = e * -f32(ln 2) + 0. Sums of weights per key: over the queries
 //      i = 0 .. 127, 128 .. 255, ... in order from +0, then over these blocks in order.
 //
+//   7. arithmetic::fastest, where a call gets it, differs in this:
+//        Products are made and added in pairs, s' = s + (a1 b1, a2 b2), as the CPU's instruction does it:
+//          VDPBF16PS: s' = fma(a1, b1, fma(a2, b2, s)), with each result rounded to nearest even
+//          BFDOT:     s' = s + (a1 b1 + a2 b2), with each product and sum rounded to odd
+//        In both, subnormal numbers, those between the two operations included, count as zeros of their sign,
+//        and no mode of the CPU has a say in it (with FPCR.EBF = 0 on Arm, which is set while a call runs).
+//        Scores: pairs of elements 2 i and 2 i + 1, i ascending; beyond an odd head_dim is 0.
+//        Weights: exp2_short_coefficients in place of exp2_coefficients; p_j is then rounded to bf16, to
+//        nearest even. (A sink's first l is not.)
+//        l_c and o_c: pairs of keys at positions 2 j and 2 j + 1, j ascending; l_c has 1 in place of values.
+//        A key that is masked, or not there, has weight and value 0.
+//        The rest, from m to folding and dividing, is the same f32; l is the sum of the weights that are
+//        used.
+//
 // Why it is so. m is an integer, so 2^(m - m') is a power of two and rescaling rounds nothing: an online
 // softmax loses nothing against one that knows the row's maximum from the start, and gives the same bits
 // as long as nothing underflows. m_c depends on its own chunk only, so that chunks may be computed in any
@@ -92,6 +106,10 @@ struct binary32 : common {
     /// rounding, at most 1 ulp after; exactly 1 at 0.
     static constexpr float exp2_coefficients[6] = {0x1.62e430p-1F, 0x1.ebfbdcp-3F,  0x1.c6aee8p-5F,
                                                    0x1.3b2d4cp-7F, 0x1.5f3e52p-10F, 0x1.41fbbcp-13F};
+
+    /// The same, relative error below 2^-18: for weights that are rounded to bf16.
+    static constexpr float exp2_short_coefficients[4] = {0x1.62dfcap-1F, 0x1.ebf1b4p-3F, 0x1.ca9008p-5F,
+                                                         0x1.409104p-7F};
 
     /// log2(1 + u) = u (g[0] + u (g[1] + ...)): minimax for 1 + u in [sqrt(1/2), sqrt(2)), by Horner's rule
     /// with fma; exactly 0 at 0.

@@ -15,20 +15,16 @@
 #    include <cpuid.h>
 #endif
 #if defined(__linux__)
+#    include <sys/auxv.h>
 #    include <unistd.h>
 #endif
 
-// One table per compiled instruction set, and another for f64, in their namespaces.
-#define TILEWISE_TABLE(name)                       \
+// One table per instruction set and numbers that kernels are compiled for, in a namespace of its own.
+#define X(isa, numbers, name)                      \
     namespace tilewise::kernels::name {            \
     extern const tilewise::kernels::table kernels; \
     }
-#if defined(TILEWISE_HAVE_F64)
-#    define X(name) TILEWISE_TABLE(name) TILEWISE_TABLE(name##_f64)
-#else
-#    define X(name) TILEWISE_TABLE(name)
-#endif
-TILEWISE_ISAS
+TILEWISE_TABLES
 #undef X
 
 namespace tilewise {
@@ -37,25 +33,12 @@ namespace {
 
 constexpr std::array<std::string_view, 4> names = {"sse2", "avx2", "avx512", "neon"};
 
-const kernels::table* compiled_kernels(isa which) {
+const kernels::table* compiled_kernels(isa which, numbers with) {
     const std::string_view wanted = isa_name(which);
-#define X(name) \
-    if (wanted == #name) { return &kernels::name::kernels; }
-    TILEWISE_ISAS
+#define X(isa, computes, name) \
+    if (wanted == #isa && with == numbers::computes) { return &kernels::name::kernels; }
+    TILEWISE_TABLES
 #undef X
-    return nullptr;
-}
-
-const kernels::table* compiled_f64_kernels(isa which) {
-#if defined(TILEWISE_HAVE_F64)
-    const std::string_view wanted = isa_name(which);
-#    define X(name) \
-        if (wanted == #name) { return &kernels::name##_f64::kernels; }
-    TILEWISE_ISAS
-#    undef X
-#else
-    static_cast<void>(which);
-#endif
     return nullptr;
 }
 
@@ -93,6 +76,23 @@ bool cpu_runs(isa which) {
     }
 }
 
+/// Whether this CPU multiplies pairs of bf16; that it runs the instruction set is known.
+bool cpu_multiplies_pairs(isa which) {
+    switch (which) {
+#if defined(__x86_64__)
+        case isa::avx512:
+            return __builtin_cpu_supports("avx512bf16") != 0;
+#elif defined(__aarch64__) && defined(__linux__)
+        case isa::neon: {
+            constexpr unsigned long bf16 = 1UL << 14U;  // HWCAP2_BF16, which old headers lack
+            return (getauxval(AT_HWCAP2) & bf16) != 0;
+        }
+#endif
+        default:
+            return false;
+    }
+}
+
 /// The instruction sets that have kernels and run here.
 struct isa_list {
     std::array<isa, names.size()> all{};
@@ -106,7 +106,9 @@ const isa_list& runnable() {
         isa_list list;
         for (std::size_t i = 0; i < names.size(); ++i) {
             const auto which = static_cast<isa>(i);
-            if (compiled_kernels(which) != nullptr && cpu_runs(which)) { list.all[list.count++] = which; }
+            if (compiled_kernels(which, numbers::f32) != nullptr && cpu_runs(which)) {
+                list.all[list.count++] = which;
+            }
         }
         return list;
     }();
@@ -217,15 +219,16 @@ std::size_t second_level_cache_bytes() {
 }
 
 bool has_f64_kernels() {
-#if defined(TILEWISE_HAVE_F64)
-    return true;
-#else
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (compiled_kernels(static_cast<isa>(i), numbers::f64) != nullptr) { return true; }
+    }
     return false;
-#endif
 }
 
-const kernels::table& kernels_of(isa which, element_type real) {
-    return *(real == element_type::f64 ? compiled_f64_kernels(which) : compiled_kernels(which));
+bool has_fastest(isa which) {
+    return compiled_kernels(which, numbers::bf16) != nullptr && cpu_multiplies_pairs(which);
 }
+
+const kernels::table& kernels_of(isa which, numbers with) { return *compiled_kernels(which, with); }
 
 }  // namespace tilewise

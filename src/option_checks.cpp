@@ -50,8 +50,9 @@ bool check_modes(const options& how) {
         return refuse("causal: number ", static_cast<int>(how.causal),
                       " given, it must be none, bottom_right or top_left");
     }
-    if (how.arithmetic != arithmetic::exact) {
-        return refuse("arithmetic: number ", static_cast<int>(how.arithmetic), " given, it must be exact");
+    if (how.arithmetic != arithmetic::exact && how.arithmetic != arithmetic::fastest) {
+        return refuse("arithmetic: number ", static_cast<int>(how.arithmetic),
+                      " given, it must be exact or fastest");
     }
     if (how.threads < 0) {
         return refuse("threads: ", how.threads,
@@ -365,6 +366,7 @@ bool check_options(const options& how, memory_map& memory, problem& p) {
         return false;
     }
     p.sinks = how.sinks.empty() ? nullptr : how.sinks.data();
+    p.arithmetic = how.arithmetic;
     p.key_lengths = how.key_lengths;
     p.is_top_left = how.causal == causal::top_left;
     p.query_position = how.query_position;

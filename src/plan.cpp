@@ -253,6 +253,11 @@ row_block listed_block(const work_plan& w, const problem& p, std::int64_t index)
     return {of.number, index % p.kv_heads, first, std::min(w.summary.block_rows, rows - first)};
 }
 
+numbers numbers_for(const problem& p, arithmetic how) {
+    if (p.real == element_type::f64) { return numbers::f64; }
+    return how == arithmetic::fastest ? numbers::bf16 : numbers::f32;
+}
+
 }  // namespace
 
 std::span<std::byte> aligned_part(std::span<std::byte> workspace) {
@@ -264,10 +269,19 @@ std::span<std::byte> aligned_part(std::span<std::byte> workspace) {
     return {static_cast<std::byte*>(start), bytes};
 }
 
+arithmetic arithmetic_for(const problem& p, isa which) {
+    const bool is_bf16 = p.q_type == element_type::bf16 && p.k_layout.type == element_type::bf16 &&
+                         p.v_layout.type == element_type::bf16;
+    return p.arithmetic == arithmetic::fastest && is_bf16 && has_fastest(which) ? arithmetic::fastest
+                                                                                : arithmetic::exact;
+}
+
 bool make_plan(const problem& p, const options& how, work_plan& w) {
     w = {};
     if (!find_active_isa(w.summary.isa)) { return false; }
-    const kernels::table& kernels = kernels_of(w.summary.isa, p.real);
+    w.summary.arithmetic = arithmetic_for(p, w.summary.isa);
+    w.kernels = &kernels_of(w.summary.isa, numbers_for(p, w.summary.arithmetic));
+    const kernels::table& kernels = *w.kernels;
     w.summary.chunk_keys = contract::chunk_keys;
     w.summary.panel_rows = kernels.panel_rows;
     w.summary.visible_scores = visible_pairs(p) * static_cast<double>(p.heads);

@@ -31,6 +31,7 @@ struct listed_sequence {
 
 struct work_plan {
     plan summary;
+    const kernels::table* kernels;
     kernels::shape shape;
     std::int64_t blocks_per_head;                ///< if all sequences are alike;
     std::span<const listed_sequence> sequences;  ///< see list_sequences, otherwise
@@ -39,6 +40,9 @@ struct work_plan {
     std::size_t row_state_offset;    ///< [batch entries, heads, query tokens, 2]
     std::size_t chunk_state_offset;  ///< for each block, the states of its chunks, and of its rows
 };
+
+/// The arithmetic that a call gets on an instruction set.
+arithmetic arithmetic_for(const problem& p, isa which);
 
 /// Refuses a workspace that is too small.
 [[nodiscard]] bool make_plan(const problem& p, const options& how, work_plan& w);

@@ -9,11 +9,14 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "arguments.hpp"
 #include "contract.hpp"
+#include "cpu.hpp"
 #include "float_environment.hpp"
 #include "heap_array.hpp"
+#include "plan.hpp"
 #include "reference_elements.hpp"
 #include "reference_math.hpp"
 #include "reference_scores.hpp"
@@ -105,26 +108,80 @@ std::int64_t chunk_end(const head_of& h, std::int64_t j) {
            h.of.key_position;
 }
 
+/// The weights of keys and their values, [keys][value_dim].
+template <class Real>
+struct weighted_values {
+    std::span<Real> weights;
+    const Real* v_rows;
+    std::int64_t value_dim;
+};
+
+/// l_c and o_c, over the keys of first .. last - 1 that are visible.
+template <class Real, class IsVisible>
+Real sum_chunk(const weighted_values<Real>& of, std::int64_t first, std::int64_t last, IsVisible is_visible,
+               Real* chunk_o) {
+    Real l = 0;
+    for (std::int64_t j = first; j < last; ++j) {
+        if (!is_visible(j)) { continue; }
+        const Real p = of.weights[static_cast<std::size_t>(j)];
+        l = l + p;
+        add_value(of.v_rows + j * of.value_dim, p, of.value_dim, chunk_o);
+    }
+    return l;
+}
+
+/// The same by pairs of keys at positions 2 i and 2 i + 1; `first` is at position `position`. A key that is
+/// not visible, or not there, has weight and value 0. The weights are rounded to bf16.
+template <class IsVisible>
+float sum_chunk_by_pairs(const weighted_values<float>& of, std::int64_t first, std::int64_t last,
+                         std::int64_t position, IsVisible is_visible, float* chunk_o) {
+    float l = 0.0F;
+    for (std::int64_t j = first - position % 2; j < last; j += 2) {
+        float p[2] = {};
+        const float* v[2] = {};
+        for (std::int64_t n = 0; n < 2; ++n) {
+            if (j + n < first || j + n >= last || !is_visible(j + n)) { continue; }
+            float& weight = of.weights[static_cast<std::size_t>(j + n)];
+            p[n] = weight = static_cast<float>(bfloat16(weight));
+            v[n] = of.v_rows + (j + n) * of.value_dim;
+        }
+        l = add_products(l, p[0], 1.0F, p[1], 1.0F);
+        add_value_pair(v[0], p[0], v[1], p[1], of.value_dim, chunk_o);
+    }
+    return l;
+}
+
+template <class Real, class IsVisible>
+Real sum_chunk(arithmetic how, const weighted_values<Real>& of, std::int64_t first, std::int64_t last,
+               std::int64_t position, IsVisible is_visible, Real* chunk_o) {
+    if constexpr (std::is_same_v<Real, float>) {
+        if (how == arithmetic::fastest) {
+            return sum_chunk_by_pairs(of, first, last, position, is_visible, chunk_o);
+        }
+    }
+    return sum_chunk(of, first, last, is_visible, chunk_o);
+}
+
 /// Steps 3 and 4 for one chunk of a row: keys first .. last - 1.
 template <class Real>
 void add_chunk(const problem& p, const head_of& h, std::int64_t i, std::int64_t first, std::int64_t last,
                const Real* scores, const Real* v_rows, row_state<Real>& row) {
     const auto c = static_cast<Real>(p.scores.exponent);
+    const auto visible = [&](std::int64_t j) { return is_visible(p, h, i, j, scores[j]); };
     Real largest = -infinity<Real>;
     for (std::int64_t j = first; j < last; ++j) {
-        if (is_visible(p, h, i, j, scores[j]) && scores[j] > largest) { largest = scores[j]; }
+        if (visible(j) && scores[j] > largest) { largest = scores[j]; }
     }
     row.largest = std::max(row.largest, largest);
     const Real m = std::ceil(largest * c);
-    Real l = 0;
     std::fill(row.chunk_o.begin(), row.chunk_o.end(), Real{0});
     for (std::int64_t j = first; j < last; ++j) {
-        if (!is_visible(p, h, i, j, scores[j])) { continue; }
-        const Real weight_j = weight(scores[j], c, base_of(m));
-        l = l + weight_j;
-        add_value(v_rows + j * p.value_dim, weight_j, p.value_dim, row.chunk_o.data());
-        row.weights[static_cast<std::size_t>(j)] = weight_j;
+        if (!visible(j)) { continue; }
+        row.weights[static_cast<std::size_t>(j)] = weight(p.arithmetic, scores[j], c, base_of(m));
     }
+    const weighted_values<Real> values{row.weights, v_rows, p.value_dim};
+    const Real l =
+        sum_chunk(p.arithmetic, values, first, last, h.of.key_position + first, visible, row.chunk_o.data());
     std::fill(row.chunk_m.begin() + first, row.chunk_m.begin() + last, m);
     fold(row, m, l);
 }
@@ -145,7 +202,7 @@ row_state<Real> start_row(const problem& p, const head_of& h, memory<Real>& room
         const Real c = contract::constants<Real>::log2_e;
         const auto sink = static_cast<Real>(p.sinks[h.head]);
         row.m = std::ceil(sink * c);
-        row.l = weight(sink, c, base_of(row.m));
+        row.l = weight(p.arithmetic, sink, c, base_of(row.m));
     }
     return row;
 }
@@ -290,6 +347,9 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
     const float_environment standard;
     problem p{};
     if (!check_arguments(q, k, v, out, how, p)) { return status_of(false); }
+    isa which{};
+    if (p.arithmetic != arithmetic::exact && !find_active_isa(which)) { return status_of(false); }
+    p.arithmetic = arithmetic_for(p, which);
     if (!p.has_results) { return {}; }
     const bool is_f64 = p.real == element_type::f64;
     return status_of((is_f64 ? compute<double> : compute<float>)(p, q, k, v, out, how));

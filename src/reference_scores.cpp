@@ -136,7 +136,7 @@ template <class Real>
 void score_head(const problem& p, const head_of& h, const Real* q_rows, const Real* k_rows, Real* scores) {
     for (std::int64_t i = 0; i < h.of.queries; ++i) {
         for (std::int64_t j = 0; j < h.of.keys; ++j) {
-            const Real s = dot(k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
+            const Real s = dot(p.arithmetic, k_rows + j * p.head_dim, q_rows + i * p.head_dim, p.head_dim);
             scores[i * p.keys + j] = modify(p, h, i, j, s);
         }
         if constexpr (std::is_same_v<Real, float>) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "float_environment.hpp"
-#include "kernels.hpp"
+#include "kernels/interface.hpp"
 #include "stream_state.hpp"
 #include "threads.hpp"
 #include "token_places.hpp"
@@ -29,7 +29,7 @@ struct call {
 };
 
 call make_call(stream_state& s, const planned_piece& piece, const stream_results& into, std::byte* scratch) {
-    return {&s, &piece, into, &kernels_of(piece.work.summary.isa, element_type::f32), scratch};
+    return {&s, &piece, into, piece.work.kernels, scratch};
 }
 
 kernels::task task_of(const call& c, const row_block& block) {
@@ -133,6 +133,7 @@ key_piece carried_piece(const stream_state& s, std::int64_t keys) {
 bool plan_piece(const stream_state& s, const key_piece& keys, planned_piece& planned) {
     planned.keys = keys;
     planned.sizes = s.sizes;
+    planned.sizes.arithmetic = arithmetic::exact;  // what is carried from piece to piece is f32
     planned.sizes.keys = keys.k.tokens();
     planned.sizes.key_position = keys.position;
     planned.sizes.k_layout = layout_of(keys.k);

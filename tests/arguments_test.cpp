@@ -210,7 +210,7 @@ TEST_CASE("arguments: unknown enumerators") {
     refuses("causal", [](call& c) { c.how.causal = static_cast<tilewise::causal>(9); },
             {"causal:", "9", "none", "bottom_right", "top_left"});
     refuses("arithmetic", [](call& c) { c.how.arithmetic = static_cast<tilewise::arithmetic>(9); },
-            {"arithmetic:", "9", "exact"});
+            {"arithmetic:", "9", "exact", "fastest"});
 }
 
 TEST_CASE("arguments: threads and scratch") {

@@ -17,7 +17,8 @@ extents output_extents(const attention_case& which) {
 }
 
 tilewise::options options_for(const attention_case& which, const results& into) {
-    return {.scale = which.scale, .causal = which.causal, .lse = into.lse.view()};
+    return {
+        .scale = which.scale, .causal = which.causal, .lse = into.lse.view(), .arithmetic = which.arithmetic};
 }
 
 }  // namespace
@@ -37,6 +38,21 @@ std::string show(tilewise::causal which) {
     return which == tilewise::causal::bottom_right ? "bottom_right" : "top_left";
 }
 
+std::string show(tilewise::arithmetic which) {
+    return which == tilewise::arithmetic::exact ? "exact" : "fastest";
+}
+
+bool has_fastest() {
+    attention_case which;
+    which.types = bf16_types;
+    which.arithmetic = tilewise::arithmetic::fastest;
+    const inputs given = make_inputs(which);
+    const results made = make_results(which);
+    return tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), made.out.view(),
+                                    options_for(which, made))
+               .arithmetic == tilewise::arithmetic::fastest;
+}
+
 std::string show(const attention_case& which) {
     std::ostringstream text;
     text << "batch " << which.batch << ", heads " << which.heads << "/" << which.kv_heads << ", queries "
@@ -46,7 +62,7 @@ std::string show(const attention_case& which) {
     for (const std::size_t index : which.layouts) { text << " '" << all_layouts()[index].name << "'"; }
     text << ", types";
     for (const tilewise::element_type type : which.types) { text << " " << show(type); }
-    text << ", seed " << which.seed;
+    text << ", " << show(which.arithmetic) << ", seed " << which.seed;
     return text.str();
 }
 

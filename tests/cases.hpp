@@ -29,6 +29,7 @@ struct attention_case {
     std::array<std::size_t, 4> layouts = {};  ///< of q, k, v, and out with lse: indices into all_layouts()
     std::uint64_t seed = 1;
     std::array<tilewise::element_type, 4> types = {};  ///< of q, k, v and out
+    tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;
 
     /// Multiply-adds of one computation, were nothing masked.
     [[nodiscard]] std::int64_t work() const { return batch * heads * queries * keys * (key_dim + value_dim); }
@@ -42,6 +43,13 @@ attention_case in_f64(attention_case which);
 
 std::string show(const attention_case& which);
 std::string show(tilewise::causal which);
+std::string show(tilewise::arithmetic which);
+
+/// Whether the active instruction set has arithmetic::fastest, and what it is for: q, k and v in bf16.
+bool has_fastest();
+inline constexpr std::array<tilewise::element_type, 4> bf16_types = {
+    tilewise::element_type::bf16, tilewise::element_type::bf16, tilewise::element_type::bf16,
+    tilewise::element_type::f32};
 
 inline constexpr std::array float_types = {tilewise::element_type::f32, tilewise::element_type::f16,
                                            tilewise::element_type::bf16};

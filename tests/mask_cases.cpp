@@ -194,6 +194,7 @@ count floor_of_quotient(count a, count b) {
 mask_case random_masks(random_source& random, const attention_case& sizes) {
     mask_case made;
     made.sizes = sizes;
+    made.how.arithmetic = sizes.arithmetic;
     add_intervals(random, made);
     add_tensor_masks(random, made);
     add_modifiers(random, made);

@@ -2,6 +2,7 @@
 // and both mean what a float64 model of the options' descriptions says.
 
 #include <doctest/doctest.h>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <tilewise/attention.hpp>
@@ -19,7 +20,7 @@ namespace {
 
 using count = std::int64_t;
 
-attention_case random_sizes(random_source& random) {
+attention_case random_sizes(random_source& random, tilewise::arithmetic how = tilewise::arithmetic::exact) {
     attention_case sizes;
     sizes.batch = random.between(1, 2);
     sizes.kv_heads = random.between(1, 2);
@@ -30,6 +31,10 @@ attention_case random_sizes(random_source& random) {
     sizes.value_dim = random.between(1, 40);
     sizes.seed = random.bits();
     for (auto& type : sizes.types) { type = float_types[random.bits() % float_types.size()]; }
+    if (how == tilewise::arithmetic::fastest) {
+        sizes.arithmetic = how;
+        std::copy_n(bf16_types.begin(), 3, sizes.types.begin());
+    }
     return sizes;
 }
 
@@ -127,6 +132,17 @@ TEST_CASE("masks: rare values reach the rows that see them and no others") {
         const mask_case made = random_masks(random, sizes);
         const inputs given = make_inputs(sizes);
         spoil(random, given, sizes);
+        check_bits(made, given, random);
+    }
+}
+
+TEST_CASE("masks: any combination, and rare values, in the fastest arithmetic") {
+    random_source random(33);
+    for (count number = 0; number < by_effort(60, 120, 1000); ++number) {
+        const attention_case sizes = random_sizes(random, tilewise::arithmetic::fastest);
+        const mask_case made = random_masks(random, sizes);
+        const inputs given = make_inputs(sizes);
+        if (number % 2 == 0) { spoil(random, given, sizes); }
         check_bits(made, given, random);
     }
 }

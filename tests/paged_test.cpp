@@ -76,8 +76,10 @@ paged_keys in_pages(random_source& random, const attention_case& s, const inputs
 
 }  // namespace
 
-TEST_CASE("pages: any size and order has the bits of contiguous keys, with any options") {
-    random_source random(51);
+namespace {
+
+void check_pages(std::uint64_t seed, tilewise::arithmetic arithmetic) {
+    random_source random(seed);
     const std::vector<count> page_sizes = {1, 3, 16, 64, 100, 128, 256};
     for (count number = 0; number < by_effort(40, 60, 250); ++number) {
         attention_case sizes;
@@ -90,6 +92,8 @@ TEST_CASE("pages: any size and order has the bits of contiguous keys, with any o
         sizes.value_dim = 16 * random.between(1, 4) + random.between(0, 1);
         sizes.seed = random.bits();
         for (auto& type : sizes.types) { type = float_types[random.bits() % float_types.size()]; }
+        sizes.arithmetic = arithmetic;
+        if (arithmetic == tilewise::arithmetic::fastest) { sizes.types = bf16_types; }
         mask_case made = random_masks(random, sizes);
         // Masks are as wide as the longest entry.
         made.key_lengths.resize(static_cast<std::size_t>(sizes.batch), sizes.keys);
@@ -116,6 +120,13 @@ TEST_CASE("pages: any size and order has the bits of contiguous keys, with any o
         CHECK(first_difference(tiled, want) == "");
         CHECK(first_difference(naive, want) == "");
     }
+}
+
+}  // namespace
+
+TEST_CASE("pages: any size and order has the bits of contiguous keys, with any options") {
+    check_pages(51, tilewise::arithmetic::exact);
+    check_pages(53, tilewise::arithmetic::fastest);
 }
 
 TEST_CASE("pages: packed queries, one sequence of pages each, each at its own position") {

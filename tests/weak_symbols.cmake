@@ -3,13 +3,14 @@
 # code for AVX-512 could run on a CPU that has only SSE2.
 #
 # A namespace of ours or a type of xsimd in the name will do: tilewise::kernels::avx2, xsimd::avx2,
-# xsimd::fma3<xsimd::avx2>, xsimd::avx512bw.
+# xsimd::fma3<xsimd::avx2>, xsimd::avx512bw. Kernels with products of bf16 pairs may share xsimd's functions with those
+# without: they are compiled for the same instructions but for these products, which are written as such.
 #
 # cmake -D NM=<nm> -D ISA=<name> -D OBJECTS=<files> -P weak_symbols.cmake
 
 cmake_minimum_required(VERSION 3.20)
 
-set(marker "(tilewise::[a-z_:]*${ISA}(_f64)?::|xsimd::${ISA})")
+set(marker "(tilewise::[a-z_:]*${ISA}(_f64|_bf16)?::|xsimd::${ISA})")
 if(ISA MATCHES "^neon")
   # Conversions between NEON's vector types, which say so in the types of their arguments.
   set(marker "(${marker}|xsimd::kernel::wrap::)")

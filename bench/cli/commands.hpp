@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include <tilewise/attention.hpp>
 #include <tilewise/isa.hpp>
 
 namespace CLI {
@@ -23,12 +24,17 @@ void add_explain(CLI::App& app);
 /// Options that several subcommands have.
 CLI::Option* add_threads_option(CLI::App& command, int& threads);
 CLI::Option* add_isa_option(CLI::App& command, std::string& name);
+CLI::Option* add_arithmetic_option(CLI::App& command, std::string& name);
 
 /// A message of the library's without its name, which the program's own messages have.
 std::string without_prefix(const std::string& message);
 
 /// Makes the instruction set of that name run, if it is not empty. Throws usage_error if it cannot.
 isa choose_isa(const std::string& name);
+
+/// The names that the option has.
+arithmetic arithmetic_named(const std::string& name);
+std::string name_of(arithmetic which);
 
 }  // namespace tilewise::cli
 

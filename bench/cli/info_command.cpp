@@ -17,10 +17,20 @@
 namespace tilewise::cli {
 namespace {
 
-double best_peak(isa which) {
+double best_peak(isa which, arithmetic how) {
     double best = 0;
-    for (int i = 0; i < 5; ++i) { best = std::max(best, measure::fma_peak_gflops(which)); }
+    for (int i = 0; i < 5; ++i) { best = std::max(best, measure::peak_gflops(which, how)); }
     return best;
+}
+
+/// Whether the active instruction set has products of bf16 pairs.
+bool has_fastest() {
+    const bfloat16 one(1.0F);
+    float out = 0.0F;
+    const const_tensor in = bhsd(&one, 1, 1, 1, 1);
+    const plan planned =
+        plan_attention(in, in, in, bhsd(&out, 1, 1, 1, 1), {.arithmetic = arithmetic::fastest});
+    return planned.arithmetic == arithmetic::fastest;
 }
 
 void print_caches() {
@@ -44,10 +54,14 @@ void print_info(const std::string& isa_given) {
               << "FMA peak of one core, f32 (what the arithmetic units can do at most):\n";
     for (const isa which : available_isas()) {
         const std::string name(isa_name(which));
-        std::cout << "  " << name << std::string(14 - name.size(), ' ') << format_fixed(best_peak(which), 1)
-                  << " GFLOP/s"
+        std::cout << "  " << name << std::string(14 - name.size(), ' ')
+                  << format_fixed(best_peak(which, arithmetic::exact), 1) << " GFLOP/s"
                   << (which == isa::sse2 ? " (multiply and add: it has no fused operation)" : "")
                   << (which == active ? "   <- active" : "") << '\n';
+    }
+    if (has_fastest()) {
+        std::cout << "Peak of products of bf16 pairs: "
+                  << format_fixed(best_peak(active, arithmetic::fastest), 1) << " GFLOP/s\n";
     }
     std::cout << "\nReading memory, 256 MiB:\n"
               << "  1 thread      " << format_fixed(measure::read_bandwidth_gbps(active, 1), 1) << " GB/s\n";

@@ -31,6 +31,22 @@ CLI::Option* add_isa_option(CLI::App& command, std::string& name) {
     return command.add_option("--isa", name, "Instruction set of the kernels; here: " + known);
 }
 
+CLI::Option* add_arithmetic_option(CLI::App& command, std::string& name) {
+    return command
+        .add_option(
+            "--arithmetic", name,
+            "exact: the same bits everywhere; fastest: bf16 products where q, k and v are bf16 and the "
+            "processor has them")
+        ->check(CLI::IsMember({"exact", "fastest"}))
+        ->capture_default_str();
+}
+
+arithmetic arithmetic_named(const std::string& name) {
+    return name == "fastest" ? arithmetic::fastest : arithmetic::exact;
+}
+
+std::string name_of(arithmetic which) { return which == arithmetic::fastest ? "fastest" : "exact"; }
+
 isa choose_isa(const std::string& name) {
     try {
         if (!name.empty()) { force_isa(isa_from_name(name)); }

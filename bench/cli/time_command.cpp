@@ -32,6 +32,7 @@ struct time_options {
     std::string q_type = "f32";
     std::string kv_type = "f32";
     std::string naive;
+    std::string arithmetic = "exact";
     bool causal = false;
     bool on_request = false;
     int threads = 0;
@@ -100,6 +101,7 @@ public:
         out_view_ = bhsd(out_.data(), q.batch(), q.heads(), q.tokens(), value_dim);
         how_.causal = given.causal ? causal::bottom_right : causal::none;
         how_.threads = given.threads;
+        how_.arithmetic = arithmetic_named(given.arithmetic);
         plan_ = plan_attention(q, k_.view(), v_.view(), out_view_, how_);
         if (!given.naive.empty()) { make_naive(given); }
     }
@@ -127,6 +129,7 @@ public:
 
 private:
     void make_naive(const time_options& given) {
+        plan_.arithmetic = arithmetic::exact;
         const const_tensor& q = q_.view();
         const const_tensor& k = k_.view();
         plan_.threads = given.threads == 0 ? measure::default_threads() : given.threads;
@@ -179,14 +182,14 @@ void write_output(const time_options& given, const timed_call& call) {
 
 void time_all(const time_options& given) {
     timed_call call(given);
-    const measure::limits most(choose_isa(given.isa), call.planned().threads, call.least_work());
+    const measure::limits most(choose_isa(given.isa), call.planned().arithmetic, call.planned().threads,
+                               call.least_work());
     call.run();  // starts the threads, and touches all memory
     write_output(given, call);
-    const nlohmann::ordered_json first = {{"isa", isa_name(choose_isa(given.isa))},
-                                          {"threads", call.planned().threads},
-                                          {"scratch_bytes", call.scratch_bytes()},
-                                          {"flops", call.planned().flops},
-                                          {"bytes", call.least_work().bytes}};
+    const nlohmann::ordered_json first = {
+        {"isa", isa_name(choose_isa(given.isa))}, {"arithmetic", name_of(call.planned().arithmetic)},
+        {"threads", call.planned().threads},      {"scratch_bytes", call.scratch_bytes()},
+        {"flops", call.planned().flops},          {"bytes", call.least_work().bytes}};
     std::cout << first.dump() << std::endl;
     if (!given.on_request) {
         for (int i = 0; i < given.repeats; ++i) { time_calls(call, most, 1); }
@@ -229,6 +232,7 @@ void add_time(CLI::App& app) {
                       "Instead, for each number on standard input, time so many calls as one");
     add_threads_option(*command, given->threads);
     add_isa_option(*command, given->isa);
+    add_arithmetic_option(*command, given->arithmetic);
     command->callback([given] { time_all(*given); });
 }
 

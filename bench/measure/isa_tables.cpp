@@ -11,6 +11,12 @@
     }
 TILEWISE_ISAS
 #undef X
+#define X(name)                                \
+    namespace tilewise::measure::name##_bf16 { \
+        extern const pair_kernels pair_table;  \
+    }
+TILEWISE_PAIRED_ISAS
+#undef X
 
 namespace tilewise::measure {
 namespace {
@@ -37,6 +43,14 @@ const entry& entry_of(isa which) {
 
 }  // namespace
 
+const pair_kernels& pair_kernels_of(isa which) {
+#define X(name) \
+    if (which == isa::name) { return name##_bf16::pair_table; }
+    TILEWISE_PAIRED_ISAS
+#undef X
+    throw std::invalid_argument("tilewise: no products of bf16 pairs for the instruction set " +
+                                std::string(isa_name(which)));
+}
 const machine_kernels& machine_kernels_of(isa which) { return *entry_of(which).machine; }
 const naive_kernels& naive_kernels_of(isa which) { return *entry_of(which).naive; }
 

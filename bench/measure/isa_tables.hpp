@@ -11,6 +11,7 @@ namespace tilewise::measure {
 
 /// Throw std::invalid_argument if this build has no loops for that instruction set.
 [[nodiscard]] const machine_kernels& machine_kernels_of(isa which);
+[[nodiscard]] const pair_kernels& pair_kernels_of(isa which);
 [[nodiscard]] const naive_kernels& naive_kernels_of(isa which);
 
 }  // namespace tilewise::measure

@@ -22,6 +22,12 @@ struct machine_kernels {
     float (*sum_streams)(const float* values, std::int64_t count);
 };
 
+struct pair_kernels {
+    /// The same with products of bf16 pairs.
+    void (*chains)(std::int64_t rounds);
+    int flops_per_round;
+};
+
 /// Loops of the naive opponent on one block of query rows of one head. Scores have `n_keys` columns and
 /// rows `score_stride` apart; all other rows are contiguous.
 struct naive_kernels {

@@ -1,5 +1,6 @@
 // What the machine allows a call at most, measured beside it: the larger of the time that its operations take
-// at the multiply-add peak, and the time that its bytes take at the speed at which the same memory is read.
+// at the peak of its arithmetic, and the time that its bytes take at the speed at which the same memory is
+// read.
 
 #ifndef TILEWISE_MEASURE_LIMITS_HPP
 #define TILEWISE_MEASURE_LIMITS_HPP
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <tilewise/attention.hpp>
 #include <tilewise/isa.hpp>
 
 #include "read_bandwidth.hpp"
@@ -31,7 +33,7 @@ struct limit_rates {
 
 class limits {
 public:
-    limits(isa which, int threads, const work& of);
+    limits(isa which, arithmetic how, int threads, const work& of);
 
     /// A few milliseconds to tens of them. By CPU time, divided by the threads: what others take away of the
     /// cores does not count, what they take away of the memory's speed does.
@@ -45,6 +47,7 @@ private:
     [[nodiscard]] double read(read_order order, int passes) const;
 
     isa isa_;
+    arithmetic arithmetic_;
     int threads_;
     work work_;
     read_order order_ = read_order::in_order;

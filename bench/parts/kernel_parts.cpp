@@ -49,7 +49,7 @@ void scores(const tile_memory& m, int n) {
 }
 
 void softmax(const tile_memory& m, int n) {
-    with_vectors(n, [&]<int Vectors>() { softmax_tile<Vectors>(m.scores, m.keys, 0.1F, state_of(m)); });
+    with_vectors(n, [&]<int Vectors>() { softmax_tile<Vectors>(m.scores, m.keys, 0.1F, state_of(m), {}); });
 }
 
 void values(const tile_memory& m, int n) {
@@ -86,7 +86,8 @@ void narrow_scores(const tile_memory& m, int n) {
 void narrow_values(const tile_memory& m, int n) {
     const tile_source source = source_of(m);
     const stored_rows rows = stored_rows_of(source, m, weight_floats);
-    kernels::TILEWISE_ISA::narrow_values({m.scores, rows, n, round_up(m.dim, max_depth), m.out, m.state});
+    kernels::TILEWISE_ISA::narrow_values(
+        {m.scores, rows, n, round_up(m.dim, max_depth), m.out, m.state, false});
 }
 
 void decode(const tile_memory& m) {

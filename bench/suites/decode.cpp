@@ -22,7 +22,7 @@ shape one_token(isa which, std::int64_t batch, std::int64_t heads, std::int64_t 
 }
 
 std::string row_name(const shape& s) {
-    return "decode/" + isa_prefix(s.isa) + name_of(s.kv_type) + "/" + name_of(s.rows) +
+    return "decode/" + isa_prefix(s.isa) + type_name(s) + "/" + name_of(s.rows) +
            "/batch:" + std::to_string(s.batch) + "/heads:" + std::to_string(s.heads) +
            "/T:" + length_name(s.keys) + "/" + threads_name(s);
 }
@@ -30,6 +30,9 @@ std::string row_name(const shape& s) {
 bool is_usual(const shape& s) {
     const bool plain = s.kv_type == element_type::f32;
     const bool dense = s.rows == layout::bhsd;
+    if (s.arithmetic == arithmetic::fastest) {
+        return s.isa == fastest() && dense && s.batch == 1 && s.threads == 1 && s.keys == 32768;
+    }
     if (s.isa != fastest() || s.batch == 8) {
         return plain && dense && s.threads == 1 && s.heads == 32 && s.keys == 4096;
     }
@@ -37,6 +40,16 @@ bool is_usual(const shape& s) {
     if (s.threads == 2) { return dense && s.heads == 32 && s.keys == 32768; }
     if (!dense) { return s.heads == 32 && s.keys == 8192; }
     return s.keys == 32768 || (plain && s.keys != 131072) || (s.heads == 32 && s.keys == 512);
+}
+
+void add_variants(const registry& to, shape s) {
+    for (const int threads : {1, 2}) {
+        s.threads = threads;
+        for (const layout rows : {layout::bhsd, layout::bshd}) {
+            s.rows = rows;
+            to.add(row_name(s), s, is_usual(s));
+        }
+    }
 }
 
 }  // namespace
@@ -50,14 +63,11 @@ void add_decode(const registry& to) {
                     for (const element_type type : key_types()) {
                         s.kv_type = type;
                         s.q_type = query_type_for(type);
-                        for (const int threads : {1, 2}) {
-                            s.threads = threads;
-                            s.rows = layout::bhsd;
-                            to.add(row_name(s), s, is_usual(s));
-                            s.rows = layout::bshd;
-                            to.add(row_name(s), s, is_usual(s));
-                        }
+                        add_variants(to, s);
                     }
+                    s.kv_type = s.q_type = element_type::bf16;
+                    s.arithmetic = arithmetic::fastest;
+                    add_variants(to, s);
                 }
             }
         }

@@ -28,13 +28,16 @@ shape square(isa which, std::int64_t tokens, std::int64_t dim, const grouping& h
 
 std::string row_name(const shape& s) {
     const std::string heads = s.heads == 1 ? "one_head" : heads_name(s);
-    return "prefill/" + isa_prefix(s.isa) + name_of(s.kv_type) + "/d:" + std::to_string(s.head_dim) + "/" +
-           heads + "/T:" + length_name(s.keys) + "/" + name_of(s.mask) + "/" + threads_name(s);
+    return "prefill/" + isa_prefix(s.isa) + type_name(s) + "/d:" + std::to_string(s.head_dim) + "/" + heads +
+           "/T:" + length_name(s.keys) + "/" + name_of(s.mask) + "/" + threads_name(s);
 }
 
 /// A few rows for each question: lengths, types, groups of heads, threads.
 bool is_usual(const shape& s) {
     const bool plain = s.kv_type == element_type::f32 && s.heads == 1;
+    if (s.arithmetic == arithmetic::fastest) {
+        return s.isa == fastest() && s.heads == 1 && s.keys == 4096 && s.head_dim <= 128 && s.threads == 1;
+    }
     if (s.threads == 2) { return plain && s.head_dim == 128 && s.keys == 8192 && s.isa == fastest(); }
     if (s.isa != fastest()) {
         return plain && s.head_dim <= 128 && s.keys == (s.isa == isa::sse2 ? 1024 : 4096) &&
@@ -49,17 +52,24 @@ bool is_usual(const shape& s) {
 }
 
 void add_variants(const registry& to, shape s) {
+    for (const masking mask : {masking::no_mask, masking::causal}) {
+        s.mask = mask;
+        for (const int threads : {1, 2}) {
+            s.threads = threads;
+            to.add(row_name(s), s, is_usual(s));
+        }
+    }
+}
+
+void add_types(const registry& to, shape s) {
     for (const element_type type : key_types()) {
         s.kv_type = type;
         s.q_type = query_type_for(type);
-        for (const masking mask : {masking::no_mask, masking::causal}) {
-            s.mask = mask;
-            for (const int threads : {1, 2}) {
-                s.threads = threads;
-                to.add(row_name(s), s, is_usual(s));
-            }
-        }
+        add_variants(to, s);
     }
+    s.kv_type = s.q_type = element_type::bf16;
+    s.arithmetic = arithmetic::fastest;
+    add_variants(to, s);
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ void add_prefill(const registry& to) {
         for (const std::int64_t dim : {64, 128, 256}) {
             for (const grouping& heads : groupings) {
                 for (std::int64_t tokens = 512; tokens <= 128 * 1024; tokens *= 2) {
-                    add_variants(to, square(which, tokens, dim, heads));
+                    add_types(to, square(which, tokens, dim, heads));
                 }
             }
         }

@@ -33,6 +33,7 @@ problem::problem(const shape& s)
     set_scales();
     out_ = bhsd(result_.data(), s.batch, s.heads, s.queries, s.value_dim);
     how_.threads = s.threads;
+    how_.arithmetic = s.arithmetic;
     how_.scratch_budget = s.scratch_budget;
     set_mask();
 }

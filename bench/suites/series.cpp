@@ -98,7 +98,7 @@ benchmark::IterationCount calls_per_batch(const timed_call& call) {
 }  // namespace
 
 void time_call(benchmark::State& state, const timed_call& call) {
-    const measure::limits most(call.isa, call.threads, call.least);
+    const measure::limits most(call.isa, call.arithmetic, call.threads, call.least);
     const benchmark::IterationCount calls = calls_per_batch(call);
     series all(most, call.least, call.threads);
     while (state.KeepRunningBatch(calls)) {

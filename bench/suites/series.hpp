@@ -20,6 +20,7 @@ struct timed_call {
     std::function<void()> run;
     measure::work least;
     tilewise::isa isa{};
+    tilewise::arithmetic arithmetic{};
     int threads = 1;
     std::size_t scratch_bytes = 0;
 };

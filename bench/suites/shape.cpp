@@ -49,6 +49,10 @@ std::string heads_name(const shape& s) {
     return (s.kv_heads == 1 ? "MQA:" : "GQA:") + std::to_string(s.heads / s.kv_heads);
 }
 
+std::string type_name(const shape& s) {
+    return name_of(s.kv_type) + std::string(s.arithmetic == arithmetic::fastest ? ":fastest" : "");
+}
+
 std::string threads_name(const shape& s) { return "threads:" + std::to_string(s.threads); }
 
 }  // namespace tilewise::suites

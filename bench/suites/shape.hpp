@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include <tilewise/attention.hpp>
 #include <tilewise/element_type.hpp>
 #include <tilewise/isa.hpp>
 
@@ -53,6 +54,7 @@ struct shape {
     bool values_in_keys = false;  ///< V is the first value_dim elements of K's rows, as DeepSeek's MLA has it
 
     std::size_t scratch_budget = 0;
+    tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;
 
     bool operator==(const shape&) const = default;
 };
@@ -62,6 +64,9 @@ struct shape {
 
 /// "MHA", "GQA:4" or "MQA:8".
 [[nodiscard]] std::string heads_name(const shape& s);
+
+/// "bf16", or "bf16:fastest" with that arithmetic: the storage type of keys, in names.
+[[nodiscard]] std::string type_name(const shape& s);
 
 /// "threads:2".
 [[nodiscard]] std::string threads_name(const shape& s);

@@ -21,8 +21,12 @@ void time_problem(benchmark::State& state, const shape& s) {
     try {
         const std::shared_ptr<const problem> p = problem_of(s);
         const plan planned = p->plan();
-        time_call(state,
-                  {[&] { p->run(); }, p->least_work(), planned.isa, planned.threads, planned.scratch_bytes});
+        if (planned.arithmetic != s.arithmetic) {
+            state.SkipWithError("this machine has no bf16 products");
+            return;
+        }
+        time_call(state, {[&] { p->run(); }, p->least_work(), planned.isa, planned.arithmetic,
+                          planned.threads, planned.scratch_bytes});
     } catch (const std::bad_alloc&) { state.SkipWithError("not enough memory for this shape"); }
 }
 

@@ -28,9 +28,15 @@ namespace tilewise {
 enum class causal : std::uint8_t { none, bottom_right, top_left };
 
 /// Which arithmetic is promised.
-enum class arithmetic : std::uint8_t {
-    exact  ///< f32 with fused multiply-adds in one fixed order: the same bits everywhere
-};
+///
+/// exact: f32 (f64, where q is) with fused multiply-adds in one fixed order, the same bits everywhere.
+///
+/// fastest: where q, k and v all are bf16 and the CPU multiplies pairs of bf16 (AVX512_BF16, Arm's BF16),
+/// those instructions, and weights rounded to bf16. Up to twice as fast, with an error below that of rounding
+/// the result to bf16. Also one fixed order: the same bits whatever the threads, tiles, memory layout, pages,
+/// batch, prefill or decode, but others on x86 than on Arm. For all else (other types, quantised keys, other
+/// CPUs, attention_stream) it is exact; plan::arithmetic says which one a call gets.
+enum class arithmetic : std::uint8_t { exact, fastest };
 
 /// Ranges of keys given for each query row: a row sees key j only if first <= j < last. Both are tensors of
 /// i32, [batch or 1, heads or 1, query tokens or 1, 1]; an extent of 1 serves all. Absent if data is null.
@@ -200,7 +206,9 @@ struct options {
     /// and OpenMP is not called. A library built without OpenMP has only that thread, and parallel_for.
     int threads = 0;
 
-    /// The arithmetic; exact by default.
+    /// The arithmetic that is asked for; exact by default. With fastest, subnormal numbers of q, k and v
+    /// count as 0, and weights as results (extra) are those that were used: rounded to bf16 before they are
+    /// divided by their sum.
     tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;
 
     /// The most scratch memory per thread, in bytes; 0 means the default, which is at most 512 KiB at
@@ -262,8 +270,9 @@ TILEWISE_API status try_attention(const const_tensor& q, const const_tensor& k, 
 
 /// What attention() would do for these arguments.
 struct plan {
-    tilewise::isa isa = tilewise::isa::sse2;  ///< the kernels that run
-    int threads = 1;                          ///< threads that take part
+    tilewise::isa isa = tilewise::isa::sse2;                        ///< the kernels that run
+    tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;  ///< the one that these arguments get
+    int threads = 1;                                                ///< threads that take part
     std::int64_t tasks = 0;       ///< independent units of work, handed out dynamically, heaviest first
     std::int64_t chunk_keys = 0;  ///< keys per tile (fixed by the arithmetic)
     std::int64_t panel_rows = 0;  ///< query rows side by side in SIMD registers

@@ -10,7 +10,8 @@
 
 namespace tilewise::reference {
 
-/// Computes what tilewise::attention computes, with the same arguments, errors and bits.
+/// Computes what tilewise::attention computes, with the same arguments, errors and bits, also in the
+/// arithmetic that such a call gets on the active instruction set (plan::arithmetic).
 ///
 /// Materialises the n_queries x n_keys scores of one head at a time: it allocates 4 bytes (f64: 8) times
 /// n_queries times n_keys, and throws std::bad_alloc if it cannot. Single-threaded and slow; options::threads

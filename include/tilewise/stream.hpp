@@ -51,6 +51,8 @@ struct stream_sizes {
 /// 128 more). A piece that completes no chunk needs none. With options::workspace they allocate nothing: the
 /// constructor, add and finish use it, and refuse one that is too small for them.
 ///
+/// The arithmetic is exact, also where options::arithmetic asks for the fastest.
+///
 /// Of the options, all that say what is computed serve, but those with tensors over all keys (mask, blocks,
 /// bias, ranges), key_lengths and packed sequences (query_starts, key_starts). Results are asked for in
 /// finish; those that need a second look at the keys (entropy, weights, key_weights) cannot be had.

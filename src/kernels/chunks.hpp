@@ -69,7 +69,7 @@ inline panel lay_out_panel(arena& memory, const narrow_memory& narrow, const sha
     p.vectors = static_cast<int>(vectors_of(rows));
     p.narrow = rows <= narrow_rows;
     p.narrow_room = narrow;
-    p.q = take_vectors(memory, s.head_dim * lanes, p.vectors);
+    p.q = take_vectors(memory, unit_count(s.head_dim) * lanes, p.vectors);
     p.out = take_vectors(memory, round_up(s.value_dim, max_depth) * lanes, p.vectors);
     for (real** values : {&p.state.maximum, &p.state.chunk, &p.state.largest, &p.state.sum, &p.state.keep,
                           &p.state.take, &p.entropy}) {
@@ -113,8 +113,10 @@ inline workspace lay_out_shared(arena& memory, const shape& s, std::int64_t rows
     if (s.scores.function != nullptr) { w.scores.copy = memory.take<real>(keys * panel_width); }
     w.k = {nullptr, s.k_layout, s.head_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
     w.v = {nullptr, s.v_layout, s.value_dim, nullptr, 0, nullptr, s.page_keys, s.table_stride, nullptr};
-    if (s.copy_k) { w.k.buffer = memory.take<real>(keys * tile_stride(s.head_dim)); }
-    if (s.copy_v) { w.v.buffer = memory.take<real>(keys * tile_stride(s.value_dim)); }
+    if (s.copy_k) { w.k.buffer = memory.take<real>(keys * tile_stride(unit_count(s.head_dim))); }
+    // Keys that begin within a pair lie in one pair more.
+    const std::int64_t value_units = unit_count(smaller(keys + unit_elements - 1, contract::chunk_keys));
+    if (s.copy_v) { w.v.buffer = memory.take<real>(value_units * tile_stride(s.value_dim)); }
     return w;
 }
 
@@ -158,8 +160,8 @@ struct panel_rows {
 struct chunk {
     key_range keys;
     key_range next;  ///< keys that will be seen of the next chunk
-    tile k;          ///< f32; without data if all panels read rows as they are stored
-    tile v;
+    tile k;          ///< units; without data if all panels read rows as they are stored
+    tile v;          ///< the same; a row has the values of a unit of keys
     panel_rows k_rows;
     panel_rows v_rows;
     enum class finiteness : unsigned char { unknown, yes, no } v_is_finite;
@@ -168,9 +170,13 @@ struct chunk {
 /// Whether there is no panel but a narrow one, so that K and V need not be converted for others.
 TILEWISE_INLINE bool is_narrow(const workspace& w) { return w.panel_count == 1 && w.panels->narrow; }
 
-/// The rows of a chunk's tile that a panel sees.
-TILEWISE_INLINE tile seen_rows(const tile& of, const panel& p, const chunk& c) {
-    return {of.data + (p.seen.first - c.keys.first) * of.stride, of.stride};
+/// The rows of a chunk's tiles that a panel sees.
+TILEWISE_INLINE tile seen_keys(const panel& p, const chunk& c) {
+    return {c.k.data + (p.seen.first - c.keys.first) * c.k.stride, c.k.stride};
+}
+TILEWISE_INLINE tile seen_values(const panel& p, const chunk& c) {
+    const std::int64_t first = p.seen.first / unit_elements - c.keys.first / unit_elements;
+    return {c.v.data + first * c.v.stride, c.v.stride};
 }
 /// The same as they are stored.
 TILEWISE_INLINE stored_rows seen_rows(const panel_rows& of, const panel& p) {
@@ -178,21 +184,26 @@ TILEWISE_INLINE stored_rows seen_rows(const panel_rows& of, const panel& p) {
 }
 
 /// Loads a tile unless narrow panels alone can do without.
-inline tile load_for_panels(const workspace& w, const tile_source& source, const key_range& keys) {
-    if (is_narrow(w) && can_be_read_as_stored(source)) { return {nullptr, 0}; }
-    return load_tile(source, keys.first, keys.last - keys.first);
+inline tile load_keys(const workspace& w, const key_range& keys) {
+    if (is_narrow(w) && can_be_read_as_stored(w.k)) { return {nullptr, 0}; }
+    return load_tile(w.k, keys.first, keys.last - keys.first);
+}
+/// Narrow panels never read pairs of values from a tile.
+inline tile load_values(const workspace& w, const key_range& keys) {
+    if (is_narrow(w) && (in_pairs || can_be_read_as_stored(w.v))) { return {nullptr, 0}; }
+    return load_value_tile(w.v, keys.first, keys.last - keys.first);
 }
 
 /// Where narrow panels read rows: in the tile, if it has been copied for all.
 inline panel_rows rows_for_panels(const tile_source& source, const tile& loaded, const key_range& keys) {
     if (loaded.data == nullptr || source.buffer == nullptr) { return {source, INT64_MAX}; }
-    return {source_of(loaded, source.dim, keys.first), keys.last};
+    return {source_of(loaded, unit_count(source.dim), keys.first), keys.last};
 }
 
 inline bool is_finite(const shape& s, const panel& p, chunk& c) {
     if (c.v_is_finite == chunk::finiteness::unknown) {
         const bool finite = c.v.data == nullptr ? all_finite(seen_rows(c.v_rows, p), p.narrow_room.gathered)
-                                                : all_finite(c.v, c.keys.last - c.keys.first, s.value_dim);
+                                                : all_finite(c.v, unit_count(c.keys), s.value_dim);
         c.v_is_finite = finite ? chunk::finiteness::yes : chunk::finiteness::no;
     }
     return c.v_is_finite == chunk::finiteness::yes;
@@ -236,10 +247,10 @@ void visit_chunk(const shape& s, const task& t, const workspace& w, std::int64_t
     if (is_empty(keys)) { return; }
     chunk c{};
     c.keys = keys;
-    c.k = load_for_panels(w, w.k, keys);
-    c.v = load_for_panels(w, w.v, keys);
+    c.k = load_keys(w, keys);
+    c.v = load_values(w, keys);
     c.k_rows = rows_for_panels(w.k, c.k, keys);
-    c.v_rows = rows_for_panels(w.v, c.v, keys);
+    c.v_rows = rows_for_panels(w.v, in_pairs ? tile{nullptr, 0} : c.v, keys);
     chunk_prefetcher next(w.k, w.v, next_keys.first, next_keys.last, micro_tiles);
     for (std::int64_t i = 0; i < w.panel_count; ++i) {
         if (!is_empty(w.panels[i].seen)) { visit(w.panels[i], c, next); }

@@ -41,11 +41,12 @@ struct quad_columns {
 
 private:
     static TILEWISE_INLINE vec load(const key_rows& keys, std::int64_t key, std::int64_t first) {
-        const auto* const row = reinterpret_cast<const stored*>(keys.data + key * keys.row_bytes) + first;
+        const std::byte* const row =
+            keys.data + key * keys.row_bytes + first * static_cast<std::int64_t>(sizeof(stored));
         if constexpr (std::is_same_v<stored, float>) {
-            return load_quads(row, 4 * keys.row_bytes / static_cast<std::int64_t>(sizeof(float)));
+            return load_quads(row, 4 * keys.row_bytes);
         } else {
-            return Elements::decode(row);
+            return Elements::decode(reinterpret_cast<const stored*>(row));
         }
     }
 };
@@ -165,7 +166,9 @@ TILEWISE_INLINE vec key_column(const key_rows& keys, std::int64_t i) {
     using stored = typename Elements::stored;
     alignas(64) stored some[lanes];
     for (int n = 0; n < lanes; ++n) {
-        some[n] = reinterpret_cast<const stored*>(keys.data + n * keys.row_bytes)[i];
+        const std::int64_t offset = n * keys.row_bytes + i * static_cast<std::int64_t>(sizeof(stored));
+        __builtin_memcpy(some + n, keys.data + offset,
+                         sizeof(stored));  // where units are bf16, at any even address
     }
     return Elements::decode(some);
 }

@@ -28,13 +28,18 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, const score
             chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
-    softmax_tile<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state);
-    const tile v = seen_rows(c.v, p, c);
-    const bool careful = by.some() && !is_finite(s, p, c);
-    if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
-    (careful ? value_tile_carefully<Vectors> : value_tile<Vectors>)(memory.scores, v.data, v.stride, keys,
-                                                                    s.value_dim, p.state.keep, p.state.take,
-                                                                    p.out);
+    const bool careful = (by.some() || has_part_of_pair(p.seen)) && !is_finite(s, p, c);
+    softmax_tile<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state,
+                          {!careful, starts_in_pair(p.seen)});
+    const tile v = seen_values(p, c);
+    if (careful) {
+        fill_hidden(s, t, p, by, memory, masked_weight);
+        value_tile_carefully<Vectors>(memory.scores, v.data, v.stride, keys, starts_in_pair(p.seen),
+                                      s.value_dim, p.state.keep, p.state.take, p.out);
+    } else {
+        value_tile<Vectors>(memory.scores, v.data, v.stride, unit_count(p.seen), s.value_dim, p.state.keep,
+                            p.state.take, p.out);
+    }
 }
 
 #if TILEWISE_NARROW_PANELS
@@ -44,7 +49,8 @@ bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c
                          chunk_prefetcher& next) {
     const std::int64_t keys = p.seen.last - p.seen.first;
     const hiding by = score_panel<1>(s, t, p, c, memory, next);
-    softmax_tile<1>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state);
+    softmax_tile<1>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state,
+                    {false, starts_in_pair(p.seen)});
     const bool careful = by.some() && !is_finite(s, p, c);
     if (careful) { fill_hidden(s, t, p, by, memory, masked_weight); }
     lanes_to_narrow(memory.scores, keys, p.rows, p.narrow_room.scores);
@@ -81,12 +87,14 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
     const bool direct = plain && weigh_directly(s, p, c);
     const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);
     alignas(64) real weight_sums[lanes] = {};
-    const value_sums sums{p.narrow_room.scores, v,          p.rows, round_up(s.value_dim, max_depth),
-                          p.narrow_room.sums,   weight_sums};
+    const value_sums sums{
+        p.narrow_room.scores,  v, p.rows, round_up(s.value_dim, max_depth), p.narrow_room.sums, weight_sums,
+        starts_in_pair(p.seen)};
     if (careful) {
-        if (c.v.data == nullptr) { c.v = load_tile(w.v, c.keys.first, c.keys.last - c.keys.first); }
-        narrow_values_carefully(sums, seen_rows(c.v, p, c));
+        if (c.v.data == nullptr) { c.v = load_value_tile(w.v, c.keys.first, c.keys.last - c.keys.first); }
+        narrow_values_carefully(sums, seen_values(p, c));
     } else {
+        pack_narrow_weights(p.narrow_room.scores, v.count, p.rows, starts_in_pair(p.seen));
         narrow_values(sums);
     }
     if (direct) { fold_sum<1>({load(weight_sums)}, p.state); }

@@ -15,10 +15,12 @@
 #include "columns.hpp"
 #include "elements.hpp"
 #include "panel.hpp"
+#include "products.hpp"
 #include "simd.hpp"
 #include "softmax.hpp"
 #include "stored_rows.hpp"
 #include "tiles.hpp"
+#include "values.hpp"
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
@@ -30,8 +32,8 @@ inline constexpr int groups_together = lanes <= 8 ? 2 : 1;
 
 /// Scores of `Groups` times `lanes` keys for `Rows` rows.
 template <class Elements, int Rows, int Groups>
-TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][narrow_query_width(Rows)]
-                                       const key_rows& keys, std::int64_t head_dim, vec scale,
+TILEWISE_OUTLINE void score_key_groups(const float* q,  // [units][narrow_query_width(Rows)]
+                                       const key_rows& keys, std::int64_t units, vec scale,
                                        const float* channel_scales, std::int64_t channel_stride,
                                        line_walk ahead,
                                        float* scores)  // [Rows][chunk_keys]
@@ -50,11 +52,13 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][narrow_que
             column = column * scale * broadcast(channel_scales[i * channel_stride]);
         }
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) { sum[g][r] = fma(column, broadcast(q[i * width + r]), sum[g][r]); }
+        for (int r = 0; r < Rows; ++r) {
+            sum[g][r] = multiply_add(column, broadcast(q[i * width + r]), sum[g][r]);
+        }
     };
     constexpr std::int64_t depth = key_columns<Elements>::depth;
     std::int64_t i = 0;
-    for (; i + depth <= head_dim; i += depth) {
+    for (; i + depth <= units; i += depth) {
         ahead.step();
 #pragma GCC unroll 2
         for (int g = 0; g < Groups; ++g) {
@@ -63,7 +67,7 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][narrow_que
         }
     }
     if constexpr (!in_blocks_of_values<Elements>) {
-        for (; i < head_dim; ++i) {
+        for (; i < units; ++i) {
 #pragma GCC unroll 2
             for (int g = 0; g < Groups; ++g) { add(g, i, key_column<Elements>(group[g], i)); }
         }
@@ -78,15 +82,15 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [head_dim][narrow_que
 /// The same for `rows` rows: some more, if that saves transposing the keys again. `groups` is 1, or
 /// groups_together with one or two rows.
 template <class Elements>
-void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t head_dim, vec scale,
+void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t units, vec scale,
                 const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                 std::int64_t rows, float* scores) {
     const auto score = [&]<int Rows, int Groups>() {
         if constexpr (waits_for_memory<Elements>(Rows)) {
-            touch_rows(keys, Groups * lanes, head_dim * std::int64_t{sizeof(float)});
+            touch_rows(keys, Groups * lanes, units * std::int64_t{sizeof(float)});
         }
-        score_key_groups<Elements, Rows, Groups>(q, keys, head_dim, scale, channel_scales, channel_stride,
-                                                 ahead, scores);
+        score_key_groups<Elements, Rows, Groups>(q, keys, units, scale, channel_scales, channel_stride, ahead,
+                                                 scores);
     };
     if (groups > 1) {
         return rows == 1 ? score.template operator()<1, groups_together>()
@@ -110,7 +114,7 @@ struct value_run;
 /// What depends on how elements are stored.
 struct narrow_functions {
     std::int64_t column_depth;
-    void (*score_rows)(const float* q, const key_rows& keys, int groups, std::int64_t head_dim, vec scale,
+    void (*score_rows)(const float* q, const key_rows& keys, int groups, std::int64_t units, vec scale,
                        const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                        std::int64_t rows, float* scores);
     void (*add_values)(const value_sums& s, const value_run& run);  ///< null: converted first
@@ -118,7 +122,7 @@ struct narrow_functions {
 inline const narrow_functions& functions_of(const storage& type);
 
 /// Scores of all keys, [rows][chunk_keys]; what follows the last key repeats its score.
-inline void narrow_scores(const float* q,  // [head_dim][narrow_query_width(rows)]
+inline void narrow_scores(const float* q,  // [units][narrow_query_width(rows)]
                           const stored_rows& keys, std::int64_t rows, float* scores) {
     static constexpr float no_scale = 1.0F;
     const tile_source& source = *keys.source;
@@ -126,12 +130,13 @@ inline void narrow_scores(const float* q,  // [head_dim][narrow_query_width(rows
     const float* const channel_scales = by_channel ? source.scales : &no_scale;
     const std::int64_t channel_stride = by_channel ? source.layout.scale_element_stride : 0;
     const narrow_functions& functions = functions_of(*keys.type);
+    const std::int64_t units = units_of_row(source);
     const bool few_rows = rows <= 2 && source.scales == nullptr;
     for (std::int64_t j = 0; j < keys.count;) {
         const int groups = few_rows && are_even(keys, j, groups_together * lanes) ? groups_together : 1;
         const line_walk ahead(ahead_of(keys, j), groups * lanes, keys.row_bytes, keys.used_bytes,
-                              source.dim / functions.column_depth);
-        functions.score_rows(q, key_group(keys, j), groups, source.dim, key_scales(keys, j), channel_scales,
+                              units / functions.column_depth);
+        functions.score_rows(q, key_group(keys, j), groups, units, key_scales(keys, j), channel_scales,
                              channel_stride, ahead, rows, scores + j);
         j += groups * lanes;
     }
@@ -190,38 +195,79 @@ inline void narrow_weights(float* scores, std::int64_t keys, std::int64_t rows, 
     }
 }
 
+#if defined(TILEWISE_BF16_PAIRS)
+/// Weights to pairs of bf16, in place: [rows][chunk_keys floats].
+inline void pack_narrow_weights(float* weights, std::int64_t keys, std::int64_t rows, bool starts_in_pair) {
+    constexpr std::uint16_t nothing = 0;
+    const std::int64_t first = starts_in_pair ? 1 : 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+        float* const row = weights + r * contract::chunk_keys;
+        auto* const halves = reinterpret_cast<std::byte*>(row);
+        for (std::int64_t j = 0; j < keys; j += 2 * lanes) {
+            const vec packed = round_in_order(load(row + j), load(row + j + lanes));
+            __builtin_memcpy(halves + 2 * (first + j), &packed, sizeof packed);
+        }
+        if (starts_in_pair) { __builtin_memcpy(halves, &nothing, sizeof nothing); }
+        __builtin_memcpy(halves + 2 * (first + keys), &nothing, sizeof nothing);
+    }
+}
+
+/// l_c of each row, of so many units.
+inline void sum_narrow_weights(const float* weights, std::int64_t units, std::int64_t rows, float* sums) {
+    for (std::int64_t first = 0; first < rows; first += 4) {
+        const float* const row = weights + first * contract::chunk_keys;
+        vec sum[4] = {broadcast(0.0F), broadcast(0.0F), broadcast(0.0F), broadcast(0.0F)};
+        for (std::int64_t j = 0; j < units; ++j) {  // rows that do not exist are not used
+#    pragma GCC unroll 4
+            for (int n = 0; n < 4; ++n) {
+                sum[n] = add_weights(broadcast(row[n * contract::chunk_keys + j]), sum[n]);
+            }
+        }
+        for (int n = 0; n < 4; ++n) { sums[first + n] = first_lane(sum[n]); }
+    }
+}
+#else
+inline void pack_narrow_weights(float* /*weights*/, std::int64_t /*keys*/, std::int64_t /*rows*/,
+                                bool /*starts_in_pair*/) {}
+
 /// l_c of each row.
 inline void sum_narrow_weights(const float* weights, std::int64_t keys, std::int64_t rows, float* sums) {
     for (std::int64_t first = 0; first < rows; first += 4) {
         const float* const row = weights + first * contract::chunk_keys;
         float sum[4] = {};
         for (std::int64_t j = 0; j < keys; ++j) {  // rows that do not exist are not used
-#pragma GCC unroll 4
+#    pragma GCC unroll 4
             for (int n = 0; n < 4; ++n) { sum[n] += row[n * contract::chunk_keys + j]; }
         }
         for (int n = 0; n < 4; ++n) { sums[first + n] = sum[n]; }
     }
 }
+#endif
 
 // Values.
 
 /// Weighted sums of the rows of V of one chunk, and the sums of the weights.
 struct value_sums {
-    const float* weights;  ///< [rows][chunk_keys]
+    const float* weights;  ///< units, [rows][chunk_keys]
     const stored_rows& v;
     std::int64_t rows;
     std::int64_t columns;  ///< a multiple of max_depth
     float* sums;           ///< [rows, a multiple of 4][columns]
     float* weight_sums;    ///< [lanes]
+    bool starts_in_pair;   ///< the first row is the second of its pair
 };
+TILEWISE_INLINE std::int64_t count_units(const value_sums& s) {
+    return unit_count(s.v.count + (s.starts_in_pair ? 1 : 0));
+}
 
-/// Rows first .. last - 1 of a chunk, evenly spaced.
+/// Units first .. last - 1 of a chunk, whose rows are evenly spaced.
 struct value_run {
     std::int64_t first;
     std::int64_t last;
     const std::byte* data;
     std::int64_t row_bytes;
     std::uintptr_t ahead;  ///< what is prefetched meanwhile, row by row, or the same
+    void (*add)(const value_sums& s, const value_run& run);
 };
 
 /// The rows from `first` on, up to the end of their page, or `most` of them.
@@ -232,8 +278,12 @@ inline value_run run_of_rows(const stored_rows& rows, std::int64_t first, std::i
     if (source.pages != nullptr) { count = smaller(count, source.page_keys - token % source.page_keys); }
     const std::byte* const data = place_of(source, *rows.type, token).row;
     const std::uintptr_t ahead = ahead_of(rows, first);
-    return {first, first + count, data, rows.row_bytes,
-            ahead == 0 ? reinterpret_cast<std::uintptr_t>(data) : ahead};
+    return {first,
+            first + count,
+            data,
+            rows.row_bytes,
+            ahead == 0 ? reinterpret_cast<std::uintptr_t>(data) : ahead,
+            functions_of(*rows.type).add_values};
 }
 
 /// Sums of weights are found on the way, with the first columns, for so many rows: for few rows, a chain of
@@ -246,6 +296,18 @@ inline constexpr std::int64_t most_rows_in_order = lanes == 16 ? 4 : 0;
 template <class Elements>
 inline constexpr bool is_read_in_order(std::int64_t rows) {
     return rows <= most_rows_in_order && bytes_before<Elements>(lanes) == lanes * std::int64_t{sizeof(float)};
+}
+
+/// Values x .. of a unit of rows.
+template <class Elements>
+TILEWISE_INLINE vec value_units(const std::byte* rows, std::int64_t row_bytes, std::int64_t x) {
+#if defined(TILEWISE_BF16_PAIRS)
+    const std::byte* const first = rows + bytes_before<Elements>(x);
+    return interleave_rows(first, first + row_bytes);
+#else
+    static_cast<void>(row_bytes);
+    return elements_at<Elements>(rows, x);
+#endif
 }
 
 /// Rows `row` .. and `Columns` vectors of columns from `x` on, over the rows of a run; the first run of a
@@ -271,24 +333,30 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
         }
     }
     std::uintptr_t ahead = run.ahead + static_cast<std::uintptr_t>(bytes_before<Elements>(x));
-    for (std::int64_t j = run.first; j < run.last; ++j, ahead += static_cast<std::uintptr_t>(run.row_bytes)) {
-        const std::byte* const data = run.data + (j - run.first) * run.row_bytes;
-        if constexpr (!is_read_in_order<Elements>(Rows)) {
-            for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
-                prefetch(ahead + static_cast<std::uintptr_t>(n));
+    for (std::int64_t j = run.first; j < run.last; ++j) {
+        const std::byte* const data = run.data + (j - run.first) * unit_elements * run.row_bytes;
+#pragma GCC unroll 2
+        for (int row_of_unit = 0; row_of_unit < unit_elements; ++row_of_unit) {
+            if constexpr (!is_read_in_order<Elements>(Rows)) {
+                for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
+                    prefetch(ahead + static_cast<std::uintptr_t>(n));
+                }
             }
+            ahead += static_cast<std::uintptr_t>(run.row_bytes);
         }
         vec weight[Rows];
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             weight[r] = broadcast(weights[r * contract::chunk_keys + j]);
-            if constexpr (Rows <= rows_with_weight_sums) { weight_sum[r] = weight_sum[r] + weight[r]; }
+            if constexpr (Rows <= rows_with_weight_sums) {
+                weight_sum[r] = add_weights(weight[r], weight_sum[r]);
+            }
         }
 #pragma GCC unroll 8
         for (int n = 0; n < Columns; ++n) {
-            const vec value = elements_at<Elements>(data + offset, x - whole + n * lanes);
+            const vec value = value_units<Elements>(data + offset, run.row_bytes, x - whole + n * lanes);
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) { sum[r][n] = fma(value, weight[r], sum[r][n]); }
+            for (int r = 0; r < Rows; ++r) { sum[r][n] = multiply_add(value, weight[r], sum[r][n]); }
         }
     }
 #pragma GCC unroll 8
@@ -348,6 +416,47 @@ constexpr narrow_functions narrow_functions_for() {
         return {key_columns<Elements>::depth, score_rows<Elements>, add_values<Elements>};
     }
 }
+#if defined(TILEWISE_BF16_PAIRS)
+/// Pairs lie in rows of bf16 as floats do in other rows.
+constexpr narrow_functions functions_of_pairs = {key_columns<f32_elements>::depth, score_rows<f32_elements>,
+                                                 add_values<bf16_elements>};
+inline const narrow_functions& functions_of(const storage& /*type*/) { return functions_of_pairs; }
+
+/// Pairs of rows, evenly spaced, with zeros for rows that are missing and for columns beyond the last.
+inline value_run gather_run(const value_sums& s, std::int64_t first, std::int64_t most) {
+    const tile_source& source = *s.v.source;
+    const std::int64_t row_bytes = 2 * s.columns;
+    const std::int64_t last = smaller(first + most, count_units(s));
+    std::byte* to = s.v.gathered;
+    for (std::int64_t j = 2 * first - (s.starts_in_pair ? 1 : 0), n = 0; n < 2 * (last - first); ++n) {
+        const bool is_there = j + n >= 0 && j + n < s.v.count;
+        const std::byte* const row =
+            is_there ? place_of(source, *s.v.type, s.v.first + j + n).row : s.v.gathered;
+        copy_halves(row, source.layout.element_stride, is_there ? source.dim : 0, s.columns, to);
+        to += row_bytes;
+    }
+    return {first,
+            last,
+            s.v.gathered,
+            row_bytes,
+            reinterpret_cast<std::uintptr_t>(s.v.gathered),
+            add_values<bf16_elements>};
+}
+
+/// The units from `first` on that lie where they are stored, up to `most`; others are gathered.
+inline value_run next_run(const value_sums& s, std::int64_t first, std::int64_t most) {
+    const std::int64_t row = 2 * first - (s.starts_in_pair ? 1 : 0);
+    const bool whole = row >= 0 && row + 1 < s.v.count;
+    if (!whole || s.v.source->dim != s.columns || s.v.source->layout.element_stride != 1) {
+        return gather_run(s, first, whole ? lanes / 2 : 1);
+    }
+    value_run run = run_of_rows(s.v, row, 2 * most);
+    if (run.last - run.first < 2) { return gather_run(s, first, 1); }  // on two pages
+    run.last = first + (run.last - run.first) / 2;
+    run.first = first;
+    return run;
+}
+#else
 constexpr narrow_functions narrow_table[] = {
     narrow_functions_for<f32_elements>(),  narrow_functions_for<f16_elements>(),
     narrow_functions_for<bf16_elements>(), narrow_functions_for<q8_0_elements>(),
@@ -364,45 +473,69 @@ inline value_run convert_run(const stored_rows& v, const value_run& run) {
         load_row(*v.source, *v.type, place_of(*v.source, *v.type, v.first + j),
                  converted + (j - run.first) * stride);
     }
-    return {run.first, run.last, v.gathered, stride * static_cast<std::int64_t>(sizeof(float)),
-            reinterpret_cast<std::uintptr_t>(v.gathered)};
+    return {run.first,
+            run.last,
+            v.gathered,
+            stride * static_cast<std::int64_t>(sizeof(float)),
+            reinterpret_cast<std::uintptr_t>(v.gathered),
+            add_values<f32_elements>};
 }
+
+/// The rows from `first` on that lie where they are stored, up to `most`; others are converted.
+inline value_run next_run(const value_sums& s, std::int64_t first, std::int64_t most) {
+    const bool stored = functions_of(*s.v.type).add_values != nullptr && s.v.source->dim == s.columns;
+    return stored ? run_of_rows(s.v, first, most) : convert_run(s.v, run_of_rows(s.v, first, lanes));
+}
+#endif
 
 /// The chunk's sums, l_c and o_c: of a few rows of V at a time, where they are read several times, for some
 /// of the columns or query rows each, so that they stay in the first-level cache.
 inline void narrow_values(const value_sums& s) {
     constexpr std::int64_t near_rows = 32;
-    const auto add = functions_of(*s.v.type).add_values;
-    const bool stored = add != nullptr && s.v.source->dim == s.columns;
+    const std::int64_t units = count_units(s);
     if (s.rows > rows_with_weight_sums || s.columns == 0) {
-        sum_narrow_weights(s.weights, s.v.count, s.rows, s.weight_sums);
+        sum_narrow_weights(s.weights, units, s.rows, s.weight_sums);
     }
     const bool at_once =
         s.rows <= most_rows_in_order || s.columns <= narrow_columns(static_cast<int>(s.rows)) * lanes;
-    const std::int64_t most = !stored ? lanes : at_once ? contract::chunk_keys : near_rows;
-    for (std::int64_t j = 0; j < s.v.count;) {
-        const value_run run = run_of_rows(s.v, j, most);
-        if (stored) {
-            add(s, run);
-        } else {
-            add_values<f32_elements>(s, convert_run(s.v, run));
-        }
+    const std::int64_t most = at_once ? contract::chunk_keys : near_rows / unit_elements;
+    for (std::int64_t j = 0; j < units;) {
+        const value_run run = next_run(s, j, most);
+        run.add(s, run);
         j = run.last;
     }
 }
 
-/// The same for a tile of which some keys are masked and V is not all finite, as in values.hpp.
+#if defined(TILEWISE_BF16_PAIRS)
+/// The sums of `lanes` columns of a tile for one row, as in values.hpp.
+TILEWISE_INLINE vec sum_visible_columns(const value_sums& s, const float* weights, const float* v,
+                                        std::int64_t stride) {
+    vec sum = broadcast(0.0F);
+    for (std::int64_t j = s.starts_in_pair ? -1 : 0; j < s.v.count; j += 2, v += stride) {
+        const float first = j < 0 ? masked_weight : weights[j];
+        const float second = j + 1 == s.v.count ? masked_weight : weights[j + 1];
+        sum = add_visible(load_unaligned(v), broadcast(first), broadcast(second), sum);
+    }
+    return sum;
+}
+#else
+TILEWISE_INLINE vec sum_visible_columns(const value_sums& s, const float* weights, const float* v,
+                                        std::int64_t stride) {
+    vec sum = broadcast(0.0F);
+    for (std::int64_t j = 0; j < s.v.count; ++j) {
+        if (!(weights[j] < 0.0F)) { sum = fma(load_unaligned(v + j * stride), broadcast(weights[j]), sum); }
+    }
+    return sum;
+}
+#endif
+
+/// The same for a tile of which some keys are masked and V is not all finite, as in values.hpp. There is a
+/// weight for each key.
 inline void narrow_values_carefully(const value_sums& s, const tile& v) {
     for (std::int64_t r = 0; r < s.rows; ++r) {
         for (std::int64_t x = 0; x < s.columns; x += lanes) {
-            vec sum = broadcast(0.0F);
-            for (std::int64_t j = 0; j < s.v.count; ++j) {
-                const float weight = s.weights[r * contract::chunk_keys + j];
-                if (!(weight < 0.0F)) {
-                    sum = fma(load_unaligned(v.data + j * v.stride + x), broadcast(weight), sum);
-                }
-            }
-            store(s.sums + r * s.columns + x, sum);
+            const float* const weights = s.weights + r * contract::chunk_keys;
+            store(s.sums + r * s.columns + x, sum_visible_columns(s, weights, v.data + x, v.stride));
         }
     }
 }

@@ -36,7 +36,7 @@ struct panel {
     int vectors;             ///< 1 .. max_row_vectors
     bool narrow;             ///< of narrow_rows or less: see narrow.hpp
     narrow_memory narrow_room;
-    real* q;    ///< [head_dim][query_width()]
+    real* q;    ///< [units of head_dim][query_width()]
     real* out;  ///< [value_dim, padded][vectors * lanes]; narrow: [rows][value_dim, padded]
     row_state state;
     real* entropy;      ///< the sum of w log2 w so far; [vectors * lanes]
@@ -94,15 +94,15 @@ TILEWISE_INLINE bool four_even_rows(Byte* const* rows, std::int64_t count, std::
 /// Other rows are converted so many elements at a time.
 inline constexpr std::int64_t piece = 64;
 
-/// Elements first .. last - 1 of four rows, of which `count` exist, to lanes.
+/// The units from number `first` on of four rows of head_dim elements, of which `count` exist, to lanes.
 inline void convert_queries(const std::byte* const* rows, std::int64_t count, const storage& type,
-                            std::int64_t element_stride, std::int64_t first, std::int64_t last, real* to,
+                            std::int64_t element_stride, std::int64_t head_dim, std::int64_t first, real* to,
                             std::int64_t width) {
     alignas(64) real some[4][piece] = {};
-    for (; first < last; first += piece) {
+    for (const std::int64_t last = unit_count(head_dim); first < last; first += piece) {
         const std::int64_t columns = smaller(last - first, piece);
         for (std::int64_t n = 0; n < count; ++n) {
-            type.decode(element_at(rows[n], first * element_stride, type), element_stride, columns, some[n]);
+            load_units(rows[n], type, element_stride, head_dim, first, columns, some[n]);
         }
         std::int64_t i = 0;
         for (; i + 4 <= columns; i += 4) {
@@ -134,7 +134,7 @@ inline void load_queries(const shape& s, const group_in& q, panel& p) {
             }
         }
         if (done < s.head_dim) {
-            convert_queries(rows, count, type, q.element_stride, done, s.head_dim, p.q + r, width);
+            convert_queries(rows, count, type, q.element_stride, s.head_dim, done, p.q + r, width);
         }
     }
 }

@@ -78,7 +78,8 @@ hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c
     } else
 #endif
     {
-        score_tile<Vectors>(p.q, seen_rows(c.k, p, c), keys, s.head_dim, memory.scores, p.state.chunk, next);
+        score_tile<Vectors>(p.q, seen_keys(p, c), keys, unit_count(s.head_dim), memory.scores, p.state.chunk,
+                            next);
     }
     hiding by{partly_visible(p, p.seen) || p.masks == tile_visibility::some, false,
               s.scores.function != nullptr};

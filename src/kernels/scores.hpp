@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "products.hpp"
 #include "simd.hpp"
 #include "tiles.hpp"
 
@@ -16,9 +17,9 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// Scores of `Depth` keys, of which the first `keys` exist; the rest repeat the last one, so that nothing
 /// is read beyond it. Widens the running maximum by them.
 template <int Vectors, int Depth>
-TILEWISE_OUTLINE void score_keys(const real* q,  // [head_dim][Vectors * lanes]
+TILEWISE_OUTLINE void score_keys(const real* q,  // [units][Vectors * lanes]
                                  const real* k,  // [keys][stride]
-                                 std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
+                                 std::int64_t stride, std::int64_t keys, std::int64_t units,
                                  real* scores,       // [Depth][Vectors * lanes]
                                  real* row_maximum)  // [Vectors * lanes]
 {
@@ -31,7 +32,7 @@ TILEWISE_OUTLINE void score_keys(const real* q,  // [head_dim][Vectors * lanes]
 #pragma GCC unroll 3
         for (int n = 0; n < Vectors; ++n) { sum[r][n] = broadcast(0.0F); }
     }
-    for (std::int64_t i = 0; i < head_dim; ++i) {
+    for (std::int64_t i = 0; i < units; ++i) {
         vec query[Vectors];
 #pragma GCC unroll 3
         for (int n = 0; n < Vectors; ++n) { query[n] = load(q + (i * Vectors + n) * lanes); }
@@ -39,7 +40,7 @@ TILEWISE_OUTLINE void score_keys(const real* q,  // [head_dim][Vectors * lanes]
         for (int r = 0; r < Depth; ++r) {
             const vec element = broadcast(key[r][i]);
 #pragma GCC unroll 3
-            for (int n = 0; n < Vectors; ++n) { sum[r][n] = fma(element, query[n], sum[r][n]); }
+            for (int n = 0; n < Vectors; ++n) { sum[r][n] = multiply_add(element, query[n], sum[r][n]); }
         }
     }
 #pragma GCC unroll 16
@@ -59,12 +60,12 @@ TILEWISE_OUTLINE void score_keys(const real* q,  // [head_dim][Vectors * lanes]
 /// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row. After each micro-tile,
 /// `next` prefetches a part of the next chunk.
 template <int Vectors>
-void score_tile(const real* q, const tile& k, std::int64_t keys, std::int64_t head_dim, real* scores,
+void score_tile(const real* q, const tile& k, std::int64_t keys, std::int64_t units, real* scores,
                 real* row_maximum, chunk_prefetcher& next) {
     constexpr int depth = key_depth[Vectors];
     for (int n = 0; n < Vectors; ++n) { store(row_maximum + n * lanes, broadcast(-__builtin_inff())); }
     for (std::int64_t j = 0; j < keys; j += depth) {
-        score_keys<Vectors, depth>(q, k.data + j * k.stride, k.stride, keys - j, head_dim,
+        score_keys<Vectors, depth>(q, k.data + j * k.stride, k.stride, keys - j, units,
                                    scores + j * Vectors * lanes, row_maximum);
         next.step();
     }

@@ -7,6 +7,7 @@
 #ifndef TILEWISE_SRC_KERNELS_SIMD_HPP
 #define TILEWISE_SRC_KERNELS_SIMD_HPP
 
+#include <cstddef>
 #include <cstdint>
 #include <xsimd/xsimd.hpp>
 
@@ -31,14 +32,21 @@ using architecture = xsimd::neon64;
 #    error "simd.hpp: no vector type for this instruction set"
 #endif
 
-// The type that all is computed in, and an integer of its size.
+// What this compilation of the kernels computes with: the type of all sums, an integer of its size, and
+// whether their products are of pairs of bf16 (products.hpp).
 #if defined(TILEWISE_REAL_IS_DOUBLE)
 using real = double;
 using integer = std::int64_t;
+inline constexpr bool in_pairs = false;
 #    define TILEWISE_NARROW_PANELS 0
 #else
 using real = float;
 using integer = std::int32_t;
+#    if defined(TILEWISE_BF16_PAIRS)
+inline constexpr bool in_pairs = true;
+#    else
+inline constexpr bool in_pairs = false;
+#    endif
 #    define TILEWISE_NARROW_PANELS 1
 #endif
 using contract = tilewise::contract::constants<real>;
@@ -142,20 +150,26 @@ TILEWISE_INLINE float first_lane(vec a) {
 #    endif
 }
 
-/// Four floats of each of lanes / 4 rows that are `stride` apart, side by side.
-TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
+/// Four floats of each of lanes / 4 rows that are so many bytes apart, side by side.
+TILEWISE_INLINE vec load_quads(const std::byte* row, std::int64_t row_bytes) {
+    const auto quad = [=](std::int64_t n) TILEWISE_INLINE_LAMBDA {
+        return reinterpret_cast<const float*>(row + n * row_bytes);
+    };
 #    if defined(TILEWISE_ISA_IS_avx512)
     const __m256 low =
-        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + stride), 1);
-    const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row + 2 * stride)),
-                                             _mm_loadu_ps(row + 3 * stride), 1);
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(quad(0))), _mm_loadu_ps(quad(1)), 1);
+    const __m256 high =
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(quad(2))), _mm_loadu_ps(quad(3)), 1);
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 #    elif defined(TILEWISE_ISA_IS_avx2)
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + stride), 1);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(quad(0))), _mm_loadu_ps(quad(1)), 1);
 #    else
-    static_cast<void>(stride);
-    return load_unaligned(row);
+    return load_unaligned(quad(0));
 #    endif
+}
+/// The same where rows are so many floats apart.
+TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
+    return load_quads(reinterpret_cast<const std::byte*>(row), stride * std::int64_t{sizeof(float)});
 }
 
 #    if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)

@@ -17,9 +17,10 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-/// Whether elements of a row are side by side, and scales do not vary along both tokens and elements.
+/// Whether the units of a row are side by side, and scales do not vary along both tokens and elements.
 inline bool can_be_read_as_stored(const tile_source& source) {
     const row_layout& layout = source.layout;
+    if (source.dim % unit_elements != 0) { return false; }
     const bool one_scale_per_row = source.scales == nullptr || layout.scale_element_stride == 0;
     const bool same_scales = layout.scale_token_stride == 0 && layout.scale_page_stride == 0;
     return layout.element_stride == 1 && (one_scale_per_row || same_scales);
@@ -97,6 +98,11 @@ struct stored_rows {
     std::int64_t used_bytes;  ///< of them
     std::byte* gathered;      ///< room for `lanes` rows of f32: for groups that are not evenly spaced
 };
+
+/// Units of a row; rows that have been copied for all panels are of units, with real_type.
+TILEWISE_INLINE std::int64_t units_of_row(const tile_source& source) {
+    return source.layout.type == real_type ? source.dim : unit_count(source.dim);
+}
 
 /// Keys `keys` of a source, of which none from `last` on will be used.
 inline stored_rows rows_at(const tile_source& source, const key_range& keys, std::int64_t last,
@@ -207,7 +213,7 @@ inline bool all_finite(const stored_rows& rows, real* row_buffer) {
     const tile_source& source = *rows.source;
     for (std::int64_t n = 0; n < rows.count; ++n) {
         load_row(source, *rows.type, place_of(source, *rows.type, rows.first + n), row_buffer);
-        if (!all_finite(tile{row_buffer, 0}, 1, source.dim)) { return false; }
+        if (!all_finite(tile{row_buffer, 0}, 1, unit_count(source.dim))) { return false; }
     }
     return true;
 }

@@ -1,5 +1,5 @@
-// Tile sources: a chunk of K or V as f32 rows that the micro-kernels can read, in place or converted into
-// scratch, as the plan says. Only elements that exist are read.
+// Tile sources: a chunk of K or V as rows of units (products.hpp) that the micro-kernels can read, in place
+// or converted into scratch, as the plan says. Only elements that exist are read.
 
 #ifndef TILEWISE_SRC_KERNELS_TILES_HPP
 #define TILEWISE_SRC_KERNELS_TILES_HPP
@@ -10,11 +10,12 @@
 #include "../contract.hpp"
 #include "elements.hpp"
 #include "interface.hpp"
+#include "products.hpp"
 #include "simd.hpp"
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-/// Rows of f32, their elements side by side.
+/// Rows of units, side by side.
 struct tile {
     const real* data;
     std::int64_t stride;
@@ -45,7 +46,7 @@ struct tile_source {
     const std::int32_t* pages;  ///< as in task and shape
     std::int64_t page_keys;
     std::int64_t table_stride;
-    real* buffer;  ///< [keys of a chunk][tile_stride(dim)]; null: in place, which only f32 can be
+    real* buffer;  ///< rows of a chunk's units, tile_stride apart; null: in place, which only f32 can be
 };
 
 /// Multiplies a row, which has room for whole vectors, by scales.
@@ -82,17 +83,45 @@ TILEWISE_INLINE row_place place_of(const tile_source& source, const storage& typ
                 : source.scales + page * layout.scale_page_stride + token * layout.scale_token_stride};
 }
 
-/// A row as f32, with zeros up to a multiple of max_depth.
+/// `count` elements of bf16 side by side, with zeros up to `room`.
+inline void copy_halves(const std::byte* row, std::int64_t stride, std::int64_t count, std::int64_t room,
+                        void* to) {
+    constexpr std::int64_t size = 2;
+    auto* const place = static_cast<std::byte*>(to);
+    if (stride == 1 && count > 0) {  // without elements, there may be no memory
+        __builtin_memcpy(place, row, static_cast<std::size_t>(count * size));
+    } else {
+        for (std::int64_t i = 0; i < count; ++i) {
+            __builtin_memcpy(place + i * size, row + i * stride * size, static_cast<std::size_t>(size));
+        }
+    }
+    __builtin_memset(place + count * size, 0, static_cast<std::size_t>((room - count) * size));
+}
+
+/// Units first .. first + count - 1 of a row of `dim` elements; the one beyond the last in a pair is 0.
+TILEWISE_INLINE void load_units(const std::byte* row, const storage& type, std::int64_t stride,
+                                std::int64_t dim, std::int64_t first, std::int64_t count, real* to) {
+    const std::byte* const from = element_at(row, first * unit_elements * stride, type);
+    if constexpr (in_pairs) {
+        const std::int64_t elements = smaller(dim - first * unit_elements, count * unit_elements);
+        copy_halves(from, stride, elements, count * unit_elements, to);
+    } else {
+        type.decode(from, stride, count, to);
+    }
+}
+
+/// A row in units, with zeros up to a multiple of max_depth.
 TILEWISE_INLINE void load_row(const tile_source& source, const storage& type, const row_place& from,
                               real* to) {
     const row_layout& layout = source.layout;
+    const std::int64_t units = unit_count(source.dim);
     if (layout.type == real_type && layout.element_stride == 1) {
         __builtin_memcpy(to, from.row, static_cast<std::size_t>(source.dim) * sizeof(real));
     } else {
-        type.decode(from.row, layout.element_stride, source.dim, to);
+        load_units(from.row, type, layout.element_stride, source.dim, 0, units, to);
     }
     if (from.scales != nullptr) { multiply_row(to, source.dim, from.scales, layout.scale_element_stride); }
-    for (std::int64_t i = source.dim; i < round_up(source.dim, max_depth); ++i) { to[i] = 0.0F; }
+    for (std::int64_t i = units; i < round_up(units, max_depth); ++i) { to[i] = 0.0F; }
 }
 
 /// Keys first .. first + count - 1. All rows are copied at once: where each lies on a page of its own, the
@@ -104,7 +133,7 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
     if (source.buffer == nullptr) {
         return {reinterpret_cast<const real*>(place_of(source, type, first).row), layout.token_stride};
     }
-    const std::int64_t stride = tile_stride(source.dim);
+    const std::int64_t stride = tile_stride(unit_count(source.dim));
     const std::int64_t row_bytes = layout.token_stride / type.block_elements * type.block_bytes;
     row_place place{};
     for (std::int64_t j = 0; j < count; ++j, place.row += row_bytes) {
@@ -116,6 +145,50 @@ inline tile load_tile(const tile_source& source, std::int64_t first, std::int64_
     }
     return {source.buffer, stride};
 }
+
+#if defined(TILEWISE_BF16_PAIRS)
+/// A row of pairs: elements of two rows of bf16, of which one may be missing (null), and counts as 0.
+inline void pair_rows(const std::byte* first, const std::byte* second, std::int64_t stride, std::int64_t dim,
+                      real* to) {
+    constexpr std::int64_t piece = 64;
+    alignas(64) std::byte some[2][2 * piece] = {};
+    std::int64_t x = 0;
+    const auto interleave = [&](const std::byte* a, const std::byte* b, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; i += lanes) {
+            store(to + x + i, interleave_rows(a + 2 * i, b + 2 * i));
+        }
+    };
+    if (first != nullptr && second != nullptr && stride == 1) {
+        for (; x + max_depth <= dim; x += max_depth) { interleave(first + 2 * x, second + 2 * x, max_depth); }
+    }
+    for (; x < dim; x += piece) {
+        const std::int64_t count = smaller(dim - x, piece);
+        if (first != nullptr) { copy_halves(first + 2 * x * stride, stride, count, piece, some[0]); }
+        if (second != nullptr) { copy_halves(second + 2 * x * stride, stride, count, piece, some[1]); }
+        interleave(some[0], some[1], round_up(count, max_depth));
+    }
+}
+
+/// Values at positions first .. first + count - 1, as rows of pairs.
+inline tile load_value_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
+    const storage& type = storage_of(source.layout.type);
+    const std::int64_t stride = tile_stride(source.dim);
+    const std::int64_t last = first + count;
+    const auto row_at = [&](std::int64_t key) -> const std::byte* {
+        return key < first || key >= last ? nullptr : place_of(source, type, key - source.first_key).row;
+    };
+    real* to = source.buffer;
+    for (std::int64_t key = first - first % 2; key < last; key += 2, to += stride) {
+        pair_rows(row_at(key), row_at(key + 1), source.layout.element_stride, source.dim, to);
+    }
+    return {source.buffer, stride};
+}
+#else
+/// A unit of a tile of V is one value.
+inline tile load_value_tile(const tile_source& source, std::int64_t first, std::int64_t count) {
+    return load_tile(source, first, count);
+}
+#endif
 
 /// Prefetches the next chunk, a few rows at a time, while the current one is computed: the processor's own
 /// prefetchers do not look that far, and more requests at once than it can hold would make it wait. Only
@@ -137,10 +210,11 @@ public:
 
 private:
     static void prefetch_row(const tile_source& source, std::int64_t key) {
-        if (source.buffer != nullptr) { return; }
-        const auto* const row = reinterpret_cast<const real*>(
-            place_of(source, storage_of(source.layout.type), key - source.first_key).row);
-        for (std::int64_t i = 0; i < source.dim; i += 2 * line_floats) { __builtin_prefetch(row + i, 0, 2); }
+        if (source.buffer != nullptr && !in_pairs) { return; }
+        const std::byte* const row =
+            place_of(source, storage_of(source.layout.type), key - source.first_key).row;
+        const std::int64_t bytes = unit_count(source.dim) * std::int64_t{sizeof(real)};
+        for (std::int64_t i = 0; i < bytes; i += 128) { __builtin_prefetch(row + i, 0, 2); }
     }
 
     const tile_source& k_;
@@ -150,12 +224,23 @@ private:
     std::int64_t rows_per_step_;
 };
 
-/// Whether no element of a tile is infinite or NaN.
-inline bool all_finite(const tile& rows, std::int64_t count, std::int64_t dim) {
+/// Whether no number of a unit is infinite or NaN.
+TILEWISE_INLINE bool is_finite(const real& unit) {
+    if constexpr (in_pairs) {
+        std::uint32_t bits = 0;
+        __builtin_memcpy(&bits, &unit, sizeof bits);
+        return (bits & 0x7f80U) != 0x7f80U && (bits & 0x7f800000U) != 0x7f800000U;
+    } else {
+        return is_finite_number(unit);
+    }
+}
+
+/// Whether no element of a tile is infinite or NaN; it has rows of so many units.
+inline bool all_finite(const tile& rows, std::int64_t count, std::int64_t units) {
     bool finite = true;
     for (std::int64_t j = 0; j < count; ++j) {
-        for (std::int64_t i = 0; i < dim; ++i) {
-            finite = finite && is_finite_number(rows.data[j * rows.stride + i]);
+        for (std::int64_t i = 0; i < units; ++i) {
+            finite = finite && is_finite(rows.data[j * rows.stride + i]);
         }
     }
     return finite;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "interface.hpp"
+#include "products.hpp"
 #include "simd.hpp"
 #include "tiles.hpp"
 
@@ -30,6 +31,17 @@ TILEWISE_INLINE key_range join(const key_range& a, const key_range& b) {
     if (is_empty(a)) { return b; }
     if (is_empty(b)) { return a; }
     return {smaller(a.first, b.first), larger(a.last, b.last)};
+}
+
+/// Units of V that keys lie in, which begin at positions that are multiples of a unit.
+TILEWISE_INLINE std::int64_t unit_count(const key_range& keys) {
+    return unit_count(keys.last) - keys.first / unit_elements;
+}
+/// Whether the first key is not the first of its unit.
+TILEWISE_INLINE bool starts_in_pair(const key_range& keys) { return keys.first % unit_elements != 0; }
+/// Whether a unit has keys beside these.
+TILEWISE_INLINE bool has_part_of_pair(const key_range& keys) {
+    return starts_in_pair(keys) || keys.last % unit_elements != 0;
 }
 
 /// What a row sees: at most two ranges, since a prefix may lie before a window.

@@ -26,8 +26,8 @@ void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, 
     const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
     vec chunk_maximum[Vectors];
     vec chunk_sum[Vectors];
-    weigh_chunk<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state, chunk_maximum,
-                         chunk_sum);
+    weigh_chunk<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state,
+                         {false, starts_in_pair(p.seen)}, chunk_maximum, chunk_sum);
     bool nan = false;
     for (int n = 0; n < Vectors; ++n) {
         const vec lowest = broadcast(-__builtin_inff());

@@ -38,15 +38,16 @@ static void test_sizes(void) {
     CHECK_REFUSED(attend(&short_options), "options: size is");
     short_options.size = 0;
     CHECK_REFUSED(attend(&short_options), "options: size is 0, it must be sizeof(tilewise_options)");
-    short_options.size = SIZE_MAX;  /* as memory that was never set may have it: it is not followed */
+    short_options.size = SIZE_MAX; /* as memory that was never set may have it: it is not followed */
     CHECK_REFUSED(attend(&short_options), "options: size is");
     CHECK(tilewise_plan_attention(&q_view, &k_view, &v_view, &out_view, NULL, &plan.known) == TILEWISE_OK);
     CHECK(plan.unknown == 77);
     CHECK(plan.known.size == sizeof plan);
     CHECK(plan.known.flops == 2.0 * 16 * 16);
+    CHECK(plan.known.arithmetic == TILEWISE_EXACT && plan.known.reserved == 0);
     /* An older plan ends sooner. */
     plan.known.flops = 0;
-    plan.known.size = sizeof plan.known - sizeof plan.known.flops;
+    plan.known.size = offsetof(tilewise_plan, flops);
     CHECK(tilewise_plan_attention(&q_view, &k_view, &v_view, &out_view, NULL, &plan.known) == TILEWISE_OK);
     CHECK(plan.known.flops == 0 && plan.known.visible_scores == 16);
 }
@@ -56,8 +57,10 @@ static void test_wrong_values(void) {
     tilewise_tensor wrong = q_view;
     CHECK_REFUSED(attend(&how), "causal: number 256 given");
     how.causal = 0;
-    how.arithmetic = 1;
-    CHECK_REFUSED(attend(&how), "arithmetic: number 1 given");
+    how.arithmetic = 2;
+    CHECK_REFUSED(attend(&how), "arithmetic: number 2 given");
+    how.arithmetic = TILEWISE_FASTEST;
+    CHECK(attend(&how) == TILEWISE_OK);
     how.arithmetic = 0;
     how.sink_count = 3;
     CHECK_REFUSED(attend(&how), "sinks: null pointer");

@@ -68,6 +68,7 @@ TEST_CASE("time prints what a call is, then a line for each") {
     const std::vector<json> lines = lines_of(given.time({"--causal"}));
     REQUIRE(lines.size() == 3);
     CHECK(lines[0].at("threads") == 1);
+    CHECK(lines[0].at("arithmetic") == "exact");
     // Queries see 38, 39 and 40 keys.
     CHECK(lines[0].at("flops") == 2 * (38 + 39 + 40) * 4 * 32);
     CHECK(lines[0].at("bytes") == 4 * 32 * (6 + 40 + 40 + 6));
@@ -110,4 +111,16 @@ TEST_CASE("time refuses unknown types") {
     const finished run = files().time({"--kv-type", "f8"});
     CHECK(run.exit_code == 2);
     CHECK(run.text.find("--kv-type") != std::string::npos);
+}
+
+TEST_CASE("time says which arithmetic a call gets") {
+    const files given;
+    const std::vector<std::string> in_bf16 = {"--arithmetic", "fastest",   "--type",
+                                              "bf16",         "--kv-type", "bf16"};
+    const std::vector<json> fastest = lines_of(given.time(in_bf16));
+    const std::string name = fastest[0].at("arithmetic");
+    CHECK((name == "fastest" || name == "exact"));
+    CHECK(fastest[1].at("peak_gflops").get<double>() > 0);
+    CHECK(lines_of(given.time({"--arithmetic", "fastest"}))[0].at("arithmetic") == "exact");
+    CHECK(given.time({"--arithmetic", "fast"}).exit_code != 0);
 }
