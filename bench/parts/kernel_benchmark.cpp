@@ -114,7 +114,7 @@ void time_part(benchmark::State& state, const part& p) {
     const tile_memory& memory = buffers.get();
     const auto tile_bytes = static_cast<std::size_t>(memory.keys * memory.dim) * sizeof(float);
     const measure::work least{p.flops, p.bytes, memory.rows, tile_bytes, nullptr, 0};
-    suites::time_call(state, {[&] { p.run(parts, memory, p.n); }, least, p.which, 1, 0});
+    suites::time_call(state, {.run = [&] { p.run(parts, memory, p.n); }, .least = least, .isa = p.which});
 }
 
 void add(const part& p) {
