@@ -163,10 +163,12 @@ TILEWISE_INLINE void weigh_rows(real* tile, std::int64_t keys, vec c, const vec 
             if (Second) { store(rows + (n + (First ? Vectors : 0)) * lanes, second_of(pair[n])); }
         }
         to += Vectors * lanes;
-        j += First && Second ? 2 : 1;
     };
-    if (form.starts_in_pair) { weigh_next.template operator()<false, true>(); }
-    while (j + 2 <= keys) { weigh_next.template operator()<true, true>(); }
+    if (form.starts_in_pair) {
+        weigh_next.template operator()<false, true>();
+        ++j;
+    }
+    for (; j + 2 <= keys; j += 2) { weigh_next.template operator()<true, true>(); }
     if (j < keys) { weigh_next.template operator()<true, false>(); }
 }
 #else
