@@ -239,7 +239,7 @@ inline void sum_narrow_weights(const float* weights, std::int64_t keys, std::int
 #    pragma GCC unroll 4
             for (int n = 0; n < 4; ++n) { sum[n] += row[n * contract::chunk_keys + j]; }
         }
-        for (int n = 0; n < 4; ++n) { sums[first + n] = sum[n]; }
+        for (int n = 0; n < smaller(rows - first, 4); ++n) { sums[first + n] = sum[n]; }
     }
 }
 #endif

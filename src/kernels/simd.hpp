@@ -294,13 +294,23 @@ TILEWISE_INLINE vec divide(vec a, vec b) { return a / b; }
 
 /// The larger; whichever of them, if one is NaN.
 TILEWISE_INLINE vec maximum(vec a, vec b) { return xsimd::max(a, b); }
-TILEWISE_INLINE vec ceiling(vec a) { return xsimd::ceil(a); }
 TILEWISE_INLINE vec nearest(vec a) { return xsimd::nearbyint(a); }
 TILEWISE_INLINE vec absolute(vec a) { return xsimd::abs(a); }
 /// The magnitude of one value with the sign of another.
 TILEWISE_INLINE vec with_sign_of(vec magnitude, vec sign) { return magnitude | (sign & vec(-0.0F)); }
 TILEWISE_INLINE vec select(mask condition, vec yes, vec no) { return xsimd::select(condition, yes, no); }
 TILEWISE_INLINE bool any(mask condition) { return xsimd::any(condition); }
+#if defined(TILEWISE_ISA_IS_sse2) && defined(TILEWISE_REAL_IS_DOUBLE)
+/// xsimd's own goes by way of 64-bit integers, which have no infinity.
+TILEWISE_INLINE vec ceiling(vec a) {
+    const vec all_whole = with_sign_of(vec(0x1p52), a);  // numbers from here on have no fraction
+    const vec near = (a + all_whole) - all_whole;
+    const vec above = select(near < a, near + vec(1.0), near);
+    return select(absolute(a) < absolute(all_whole), with_sign_of(absolute(above), a), a);
+}
+#else
+TILEWISE_INLINE vec ceiling(vec a) { return xsimd::ceil(a); }
+#endif
 /// Not value != value: xsimd's is false for NaN.
 TILEWISE_INLINE mask is_nan(vec value) { return !(value == value); }
 

@@ -211,7 +211,7 @@ struct key_workspace {
 };
 
 inline key_workspace lay_out_keys(arena& memory, const shape& s) {
-    const workspace w = lay_out(memory, s, 0, 0);
+    const workspace w = lay_out_shared(memory, s, 0);
     return {w.scores, w.narrow, w.k, key_sums(memory, s.group)};
 }
 

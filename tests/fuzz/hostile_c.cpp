@@ -30,7 +30,7 @@ struct c_call {
 
 /// A number that is no enumerator, whatever the enumeration.
 std::int32_t no_enumerator(byte_source& bytes) {
-    return bytes.pick(std::array<std::int32_t, 6>{-1, 11, 12, 255, std::numeric_limits<std::int32_t>::min(),
+    return bytes.pick(std::array<std::int32_t, 6>{-1, 100, 101, 255, std::numeric_limits<std::int32_t>::min(),
                                                   std::numeric_limits<std::int32_t>::max()});
 }
 
@@ -46,39 +46,30 @@ tilewise_tensor* view_in_options(tilewise_options& how, byte_source& bytes) {
                                  &how.block_table});
 }
 
+/// Of one array: it is null, or has a number of elements that no array has.
 void spoil_array(tilewise_options& how, byte_source& bytes) {
-    constexpr count zero = 0;
-    constexpr float none = 0.0F;
     const count wrong = no_count(bytes);
     const bool is_null = bytes.one_in(2);
+    const auto spoil = [&]<class Element>(const Element*& data, count& number, count least) {
+        static constexpr Element zero{};
+        data = is_null ? nullptr : &zero;
+        number = is_null ? least : wrong;
+    };
     switch (bytes.between(0, 6)) {
         case 0:
-            how.documents = is_null ? nullptr : &zero;
-            how.document_count = is_null ? 2 : wrong;
-            break;
+            return spoil(how.documents, how.document_count, 2);
         case 1:
-            how.key_lengths = is_null ? nullptr : &zero;
-            how.key_length_count = is_null ? 1 : wrong;
-            break;
+            return spoil(how.key_lengths, how.key_length_count, 1);
         case 2:
-            how.query_starts = is_null ? nullptr : &zero;
-            how.start_count = is_null ? 2 : wrong;
-            break;
+            return spoil(how.query_starts, how.start_count, 2);
         case 3:
-            how.weight_rows = is_null ? nullptr : &zero;
-            how.weight_row_count = is_null ? 1 : wrong;
-            break;
-        case 5:
-            how.key_positions = is_null ? nullptr : &zero;
-            how.key_position_count = is_null ? 1 : wrong;
-            break;
+            return spoil(how.weight_rows, how.weight_row_count, 1);
         case 4:
-            how.sinks = is_null ? nullptr : &none;
-            how.sink_count = is_null ? 1 : wrong;
-            break;
+            return spoil(how.sinks, how.sink_count, 1);
+        case 5:
+            return spoil(how.key_positions, how.key_position_count, 1);
         default:
-            how.alibi_slopes = is_null ? nullptr : &none;
-            how.alibi_slope_count = is_null ? 1 : wrong;
+            return spoil(how.alibi_slopes, how.alibi_slope_count, 1);
     }
 }
 
