@@ -189,16 +189,33 @@ inline tile_visibility look_at_masks(const shape& s, const task& t, panel& p, st
     return p.ahead[(start - p.ahead_start) / contract::chunk_keys];
 }
 
+/// Writes `value` where the row's mask hides a key; `to` is the row's place for the first key, `width` from
+/// the next one's.
+template <class Row>
+TILEWISE_INLINE void fill_hidden_keys(const Row& row, const key_range& keys, real* to, std::int64_t width,
+                                      real value) {
+    for (std::int64_t j = keys.first; j < keys.last; ++j, to += width) {
+        *to = row.sees(j) ? *to : value;  // always written: what a mask says cannot be predicted
+    }
+}
+TILEWISE_INLINE void fill_hidden_keys(const block_row& row, const key_range& keys, real* to,
+                                      std::int64_t width, real value) {
+    for (std::int64_t j = keys.first; j < keys.last;) {
+        const std::int64_t end = smaller((j / row.keys + 1) * row.keys, keys.last);
+        if (!row.sees(j)) {
+            for (std::int64_t n = 0; n < end - j; ++n) { to[n * width] = value; }
+        }
+        to += (end - j) * width;
+        j = end;
+    }
+}
+
 /// Writes `value` where a tensor mask hides a key from a row.
 inline void fill_masked(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys,
                         real value) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     visit_mask_rows(s, t, p, [&](std::int64_t r, const auto& row) {
-        for (std::int64_t j = keys.first; j < keys.last; ++j) {
-            // Always written: what a mask says cannot be predicted.
-            real* const place = tile + (j - keys.first) * width + r;
-            *place = row.sees(j - t.first_key) ? *place : value;
-        }
+        fill_hidden_keys(row, {keys.first - t.first_key, keys.last - t.first_key}, tile + r, width, value);
     });
 }
 
