@@ -34,30 +34,34 @@ struct block_row {
     std::int64_t stride;
     std::int64_t keys;
     [[nodiscard]] bool sees(std::int64_t key) const { return data[key / keys * stride] != 0; }
+    [[nodiscard]] std::int64_t next_block(std::int64_t key) const { return (key / keys + 1) * keys; }
 };
 
-/// Calls visit(r, row) with the mask row of every row of the panel, for each mask that there is.
+/// Calls visit(r, row) with every row's row of a mask that says something of each key.
 template <class Visit>
-TILEWISE_INLINE void visit_mask_rows(const shape& s, const task& t, const panel& p, Visit visit) {
-    const tensor_masks& masks = s.masks;
-    const auto* const bits = static_cast<const std::uint8_t*>(masks.visible.data);
+TILEWISE_INLINE void visit_key_rows(const shape& s, const task& t, const panel& p, Visit visit) {
+    const grid& visible = s.masks.visible;
+    if (visible.data == nullptr) { return; }
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
-        if (masks.visible.data != nullptr && masks.storage == mask_storage::bytes) {
-            visit(r, byte_row{row_of<std::uint8_t>(masks.visible, t, at.token(), at.head()),
-                              masks.visible.key_stride});
+        if (s.masks.storage == mask_storage::bytes) {
+            visit(r, byte_row{row_of<std::uint8_t>(visible, t, at.token(), at.head()), visible.key_stride});
+        } else {
+            visit(r, bit_row{static_cast<const std::uint8_t*>(visible.data),
+                             row_offset(visible, t, at.token(), at.head()), visible.key_stride});
         }
-        if (masks.visible.data != nullptr && masks.storage == mask_storage::bits) {
-            const std::int64_t first = t.batch * masks.visible.batch_stride +
-                                       (t.first_head + at.head()) * masks.visible.head_stride +
-                                       at.token() * masks.visible.query_stride;
-            visit(r, bit_row{bits, first, masks.visible.key_stride});
-        }
-        if (masks.blocks.data != nullptr) {
-            visit(r, block_row{
-                         row_of<std::uint8_t>(masks.blocks, t, at.token() / masks.block_queries, at.head()),
-                         masks.blocks.key_stride, masks.block_keys});
-        }
+    }
+}
+
+/// The same for the mask of blocks.
+template <class Visit>
+TILEWISE_INLINE void visit_block_rows(const shape& s, const task& t, const panel& p, Visit visit) {
+    const tensor_masks& masks = s.masks;
+    if (masks.blocks.data == nullptr) { return; }
+    row_position at(p.first_row, s.group);
+    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
+        visit(r, block_row{row_of<std::uint8_t>(masks.blocks, t, at.token() / masks.block_queries, at.head()),
+                           masks.blocks.key_stride, masks.block_keys});
     }
 }
 
@@ -137,7 +141,7 @@ TILEWISE_INLINE void look(const bit_row& row, const key_range& keys, sighting& s
 }
 TILEWISE_INLINE void look(const block_row& row, const key_range& keys, sighting& seen,
                           byte_columns& /*columns*/) {
-    for (std::int64_t j = keys.first; j < keys.last; j = (j / row.keys + 1) * row.keys) {
+    for (std::int64_t j = keys.first; j < keys.last; j = row.next_block(j)) {
         seen.add(row.sees(j), row.sees(j));
     }
 }
@@ -157,15 +161,15 @@ inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t sta
     sighting seen[2][chunks_ahead];  // by `visible`, by `blocks`
     byte_columns columns[chunks_ahead];
     for (byte_columns& of_chunk : columns) { of_chunk.keys = 0; }
-    visit_mask_rows(s, t, p, [&](std::int64_t, const auto& row) {
-        constexpr bool of_blocks = __is_same(decltype(row), const block_row&);
+    const auto look_at_row = [&](const auto& row, sighting* of_chunks) {
         for (int i = 0; i < chunks_ahead; ++i) {
             const key_range keys = keys_in_chunk(p, start + i * contract::chunk_keys);
             if (is_empty(keys)) { continue; }
-            look(row, {keys.first - t.first_key, keys.last - t.first_key}, seen[of_blocks ? 1 : 0][i],
-                 columns[i]);
+            look(row, {keys.first - t.first_key, keys.last - t.first_key}, of_chunks[i], columns[i]);
         }
-    });
+    };
+    visit_key_rows(s, t, p, [&](std::int64_t, const auto& row) { look_at_row(row, seen[0]); });
+    visit_block_rows(s, t, p, [&](std::int64_t, const block_row& row) { look_at_row(row, seen[1]); });
     for (int i = 0; i < chunks_ahead; ++i) { columns[i].add_to(seen[0][i]); }
     const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
     for (int i = 0; i < chunks_ahead; ++i) {
@@ -189,24 +193,25 @@ inline tile_visibility look_at_masks(const shape& s, const task& t, panel& p, st
     return p.ahead[(start - p.ahead_start) / contract::chunk_keys];
 }
 
-/// Writes `value` where the row's mask hides a key; `to` is the row's place for the first key, `width` from
-/// the next one's.
-template <class Row>
-TILEWISE_INLINE void fill_hidden_keys(const Row& row, const key_range& keys, real* to, std::int64_t width,
-                                      real value) {
-    for (std::int64_t j = keys.first; j < keys.last; ++j, to += width) {
-        *to = row.sees(j) ? *to : value;  // always written: what a mask says cannot be predicted
-    }
-}
-TILEWISE_INLINE void fill_hidden_keys(const block_row& row, const key_range& keys, real* to,
-                                      std::int64_t width, real value) {
+/// Writes `value` where the block mask hides a key from a row: what it says of a row is the same for all keys
+/// of a block.
+inline void fill_hidden_blocks(const shape& s, const task& t, const panel& p, real* tile,
+                               const key_range& keys, real value) {
+    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
+    alignas(64) real hidden[max_row_vectors * lanes] = {};
     for (std::int64_t j = keys.first; j < keys.last;) {
-        const std::int64_t end = smaller((j / row.keys + 1) * row.keys, keys.last);
-        if (!row.sees(j)) {
-            for (std::int64_t n = 0; n < end - j; ++n) { to[n * width] = value; }
+        std::int64_t end = keys.last;
+        visit_block_rows(s, t, p, [&](std::int64_t r, const block_row& row) {
+            hidden[r] = row.sees(j - t.first_key) ? 0.0F : 1.0F;
+            end = smaller(end, t.first_key + row.next_block(j - t.first_key));
+        });
+        for (; j < end; ++j) {
+            real* const scores = tile + (j - keys.first) * width;
+            for (std::int64_t n = 0; n < width; n += lanes) {
+                const mask shown = load(hidden + n) == broadcast(0.0F);
+                store(scores + n, select(shown, load(scores + n), broadcast(value)));
+            }
         }
-        to += (end - j) * width;
-        j = end;
     }
 }
 
@@ -214,9 +219,14 @@ TILEWISE_INLINE void fill_hidden_keys(const block_row& row, const key_range& key
 inline void fill_masked(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys,
                         real value) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    visit_mask_rows(s, t, p, [&](std::int64_t r, const auto& row) {
-        fill_hidden_keys(row, {keys.first - t.first_key, keys.last - t.first_key}, tile + r, width, value);
+    visit_key_rows(s, t, p, [&](std::int64_t r, const auto& row) {
+        for (std::int64_t j = keys.first; j < keys.last; ++j) {
+            // Always written: what a mask says cannot be predicted.
+            real* const place = tile + (j - keys.first) * width + r;
+            *place = row.sees(j - t.first_key) ? *place : value;
+        }
     });
+    if (s.masks.blocks.data != nullptr) { fill_hidden_blocks(s, t, p, tile, keys, value); }
 }
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

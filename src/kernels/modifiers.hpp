@@ -16,12 +16,15 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
+/// tanh of x = |value| where that is below tanh_small, but for the sign.
+TILEWISE_INLINE vec small_tanh(vec x) {
+    const vec square = x * x;
+    return fma(x * square, polynomial(square, contract::tanh_coefficients), x);
+}
+
 /// tanh, at most 2 ulp off.
 TILEWISE_INLINE vec tanh_of(vec value) {
     const vec x = absolute(value);
-    const vec square = x * x;
-    const vec small = fma(x * square, polynomial(square, contract::tanh_coefficients), x);
-
     const vec y = select(x < broadcast(contract::tanh_large), x, broadcast(contract::tanh_large));
     const vec r = round_score(y, broadcast(contract::two_log2_e));
     const vec f = fma(y, broadcast(contract::two_log2_e_rest), fma(y, broadcast(contract::two_log2_e), -r));
@@ -29,13 +32,27 @@ TILEWISE_INLINE vec tanh_of(vec value) {
     vec large = broadcast(1.0F) - divide(broadcast(2.0F), power + broadcast(1.0F));
     large = select(x < broadcast(contract::tanh_large), large, broadcast(1.0F));
 
-    const vec result = with_sign_of(select(x < broadcast(contract::tanh_small), small, large), value);
+    const vec result = with_sign_of(select(x < broadcast(contract::tanh_small), small_tanh(x), large), value);
     return select(value == value, result, value);
 }
 
-inline void cap_scores(real* tile, std::int64_t count, real soft_cap, real factor) {
-    for (std::int64_t i = 0; i < count; i += lanes) {
-        store(tile + i, broadcast(soft_cap) * tanh_of(load(tile + i) * broadcast(factor)));
+/// Most scores are small beside the cap: where all of a key's are, their formula alone is computed.
+template <int Vectors>
+void cap_scores(real* tile, std::int64_t keys, real soft_cap, real factor) {
+    for (std::int64_t j = 0; j < keys; ++j, tile += Vectors * lanes) {
+        vec value[Vectors];
+        bool all_small = true;
+#pragma GCC unroll 3
+        for (int n = 0; n < Vectors; ++n) {
+            value[n] = load(tile + n * lanes) * broadcast(factor);
+            all_small = all_small & all(absolute(value[n]) < broadcast(contract::tanh_small));
+        }
+#pragma GCC unroll 3
+        for (int n = 0; n < Vectors; ++n) {
+            const vec capped =
+                all_small ? with_sign_of(small_tanh(absolute(value[n])), value[n]) : tanh_of(value[n]);
+            store(tile + n * lanes, broadcast(soft_cap) * capped);
+        }
     }
 }
 
@@ -47,17 +64,6 @@ inline void multiply_scores(real* tile, std::int64_t count, real scale) {
 TILEWISE_INLINE bool add_bias_to(real* score, real bias) {
     const bool masked = bias == -__builtin_inff();
     *score = masked ? bias : *score + bias;
-    return masked;
-}
-
-/// Adds four rows' biases to four keys' scores; -inf where the bias is.
-TILEWISE_INLINE bool add_bias_4x4(const real* const* rows, std::int64_t key, real* tile, std::int64_t width) {
-    alignas(16) real bias[16];
-    gather_transposed_4x4(rows, key, bias);
-    bool masked = false;
-    for (std::int64_t j = 0; j < 4; ++j) {
-        for (std::int64_t n = 0; n < 4; ++n) { masked |= add_bias_to(tile + j * width + n, bias[j * 4 + n]); }
-    }
     return masked;
 }
 
@@ -74,30 +80,57 @@ TILEWISE_INLINE const real* bias_row(const shape& s, const task& t, const row_po
     return converted;
 }
 
+/// Adds the biases of as many rows as there are lanes to the scores of four keys; -inf where the bias is.
+/// Returns where that is so.
+TILEWISE_INLINE mask add_bias_columns(const real* const* rows, std::int64_t key, real* tile,
+                                      std::int64_t width) {
+    vec bias[4];
+    gather_columns(rows, key, bias);
+    mask masked(false);
+    for (int n = 0; n < 4; ++n) {
+        real* const place = tile + n * width;
+        const mask here = bias[n] == broadcast(-__builtin_inff());
+        store(place, select(here, bias[n], load(place) + bias[n]));
+        masked = masked | here;
+    }
+    return masked;
+}
+
+/// Adds the biases of `count` rows to their scores of a tile. Returns whether some key is masked by -inf.
+TILEWISE_INLINE bool add_bias_rows(const real* const* rows, std::int64_t count, std::int64_t keys, real* tile,
+                                   std::int64_t width) {
+    mask masked(false);
+    std::int64_t j = 0;
+    if (count > lanes / 4) {
+        for (; j + 4 <= keys; j += 4) {
+            masked = masked | add_bias_columns(rows, j, tile + j * width, width);
+        }
+    }
+    bool rest_masked = false;
+    for (; j < keys; ++j) {
+        for (std::int64_t n = 0; n < count; ++n) {
+            rest_masked |= add_bias_to(tile + j * width + n, rows[n][j]);
+        }
+    }
+    return rest_masked || any(masked);
+}
+
 /// Returns whether some key is masked by a bias of -inf.
 inline bool add_bias(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys) {
-    const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    const std::int64_t key_count = keys.last - keys.first;
-    alignas(64) real converted[4][contract::chunk_keys];
+    alignas(64) real converted[lanes][contract::chunk_keys];
     bool masked = false;
     row_position at(p.first_row, s.group);
-    for (std::int64_t r = 0; r < p.rows; r += 4) {
-        const real* rows[4];
-        const std::int64_t count = smaller(p.rows - r, 4);
+    for (std::int64_t r = 0; r < p.rows; r += lanes) {
+        const real* rows[lanes];
+        const std::int64_t count = smaller(p.rows - r, lanes);
         for (std::int64_t n = 0; n < count; ++n, at.advance()) {
             rows[n] = bias_row(s, t, at, keys, converted[n]);
         }
-        std::int64_t j = 0;
-        if (count == 4) {
-            for (; j + 4 <= key_count; j += 4) {
-                masked |= add_bias_4x4(rows, j, tile + j * width + r, width);
-            }
-        }
-        for (; j < key_count; ++j) {
-            for (std::int64_t n = 0; n < count; ++n) {
-                masked |= add_bias_to(tile + j * width + r + n, rows[n][j]);
-            }
-        }
+        for (std::int64_t n = count; n < lanes; ++n) {
+            rows[n] = rows[count - 1];
+        }  // lanes that nobody reads
+        masked |= add_bias_rows(rows, count, keys.last - keys.first, tile + r,
+                                static_cast<std::int64_t>(p.vectors) * lanes);
     }
     return masked;
 }
@@ -166,7 +199,8 @@ bool modify_scores(const shape& s, const task& t, const panel& p, real* tile, co
     const score_rules& rules = s.scores;
     const std::int64_t count = (keys.last - keys.first) * Vectors * lanes;
     if (rules.soft_cap != 0.0) {
-        cap_scores(tile, count, static_cast<real>(rules.soft_cap), static_cast<real>(rules.soft_cap_factor));
+        cap_scores<Vectors>(tile, keys.last - keys.first, static_cast<real>(rules.soft_cap),
+                            static_cast<real>(rules.soft_cap_factor));
     } else if (rules.multiply) {
         multiply_scores(tile, count, static_cast<real>(rules.scale));
     }

@@ -132,15 +132,6 @@ TILEWISE_INLINE void transpose_4x4(const real* from, std::int64_t from_stride, r
     store_transposed(a, b, c, d, to, to_stride);
 }
 
-/// to[4 * i + n] = rows[n][first + i] for i and n from 0 to 3.
-TILEWISE_INLINE void gather_transposed_4x4(const real* const* rows, std::int64_t first, real* to) {
-    const four a = load_four(rows[0] + first);
-    const four b = load_four(rows[1] + first);
-    const four c = load_four(rows[2] + first);
-    const four d = load_four(rows[3] + first);
-    store_transposed(a, b, c, d, to, 4);
-}
-
 #if TILEWISE_NARROW_PANELS
 TILEWISE_INLINE float first_lane(vec a) {
 #    if defined(TILEWISE_ISA_IS_avx512)
@@ -150,11 +141,9 @@ TILEWISE_INLINE float first_lane(vec a) {
 #    endif
 }
 
-/// Four floats of each of lanes / 4 rows that are so many bytes apart, side by side.
-TILEWISE_INLINE vec load_quads(const std::byte* row, std::int64_t row_bytes) {
-    const auto quad = [=](std::int64_t n) TILEWISE_INLINE_LAMBDA {
-        return reinterpret_cast<const float*>(row + n * row_bytes);
-    };
+/// Four floats of each of lanes / 4 rows, side by side: from quad(0), quad(1), ...
+template <class Quad>
+TILEWISE_INLINE vec gather_quads(Quad quad) {
 #    if defined(TILEWISE_ISA_IS_avx512)
     const __m256 low =
         _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(quad(0))), _mm_loadu_ps(quad(1)), 1);
@@ -166,6 +155,12 @@ TILEWISE_INLINE vec load_quads(const std::byte* row, std::int64_t row_bytes) {
 #    else
     return load_unaligned(quad(0));
 #    endif
+}
+/// The same of rows that are so many bytes apart.
+TILEWISE_INLINE vec load_quads(const std::byte* row, std::int64_t row_bytes) {
+    return gather_quads([=](std::int64_t n) TILEWISE_INLINE_LAMBDA {
+        return reinterpret_cast<const float*>(row + n * row_bytes);
+    });
 }
 /// The same where rows are so many floats apart.
 TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
@@ -281,6 +276,25 @@ TILEWISE_INLINE void transpose_quads(vec (&quads)[4]) {
 #    endif
 }
 
+/// columns[n] = elements first + n of as many rows as there are lanes.
+TILEWISE_INLINE void gather_columns(const float* const* rows, std::int64_t first, vec (&columns)[4]) {
+    for (int n = 0; n < 4; ++n) {
+        columns[n] = gather_quads([=](std::int64_t quad)
+                                      TILEWISE_INLINE_LAMBDA { return rows[n + 4 * quad] + first; });
+    }
+    transpose_quads(columns);
+}
+
+#else
+
+TILEWISE_INLINE void gather_columns(const real* const* rows, std::int64_t first, vec (&columns)[4]) {
+    for (int n = 0; n < 4; ++n) {
+        alignas(64) real column[lanes];
+        for (int r = 0; r < lanes; ++r) { column[r] = rows[r][first + n]; }
+        columns[n] = load(column);
+    }
+}
+
 #endif
 
 /// a / b, correctly rounded; xsimd's own is an approximation on NEON.
@@ -300,6 +314,7 @@ TILEWISE_INLINE vec absolute(vec a) { return xsimd::abs(a); }
 TILEWISE_INLINE vec with_sign_of(vec magnitude, vec sign) { return magnitude | (sign & vec(-0.0F)); }
 TILEWISE_INLINE vec select(mask condition, vec yes, vec no) { return xsimd::select(condition, yes, no); }
 TILEWISE_INLINE bool any(mask condition) { return xsimd::any(condition); }
+TILEWISE_INLINE bool all(mask condition) { return xsimd::all(condition); }
 #if defined(TILEWISE_ISA_IS_sse2) && defined(TILEWISE_REAL_IS_DOUBLE)
 /// xsimd's own goes by way of 64-bit integers, which have no infinity.
 TILEWISE_INLINE vec ceiling(vec a) {
