@@ -203,7 +203,7 @@ void add_accuracy(CLI::App& app) {
     const auto given = std::make_shared<accuracy_options>();
     CLI::App* command =
         app.add_subcommand("accuracy", "The error against float64, by storage type and arithmetic");
-    command->footer("On two layers of a real model; takes one to five minutes.");
+    command->footer("On two layers of a real model; it takes half a minute or more.");
     command->add_option("--data", given->data, "Directory of the real input")->capture_default_str();
     add_threads_option(*command, given->threads);
     add_isa_option(*command, given->isa);
