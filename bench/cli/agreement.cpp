@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <set>
 
 #include <tilewise/reference.hpp>
+
+#include "parallel.hpp"
+#include "textbook.hpp"
 
 namespace tilewise::cli {
 namespace {
@@ -28,38 +30,6 @@ std::vector<float> oracle_row(const input& from, std::int64_t token, std::int64_
     return row;
 }
 
-/// The same of the textbook's formula in float64.
-std::vector<double> textbook_row(const input& from, std::int64_t token, std::int64_t keys) {
-    const input_spec& s = from.spec;
-    const double scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim));
-    std::vector<double> weights(static_cast<std::size_t>(keys));
-    std::vector<double> row;
-    for (std::int64_t head = 0; head < s.heads; ++head) {
-        const std::int64_t kv_head = head / (s.heads / s.kv_heads);
-        const float* q = from.q.data() + (head * s.tokens + token) * s.head_dim;
-        const float* k = from.k.data() + kv_head * s.tokens * s.head_dim;
-        const float* v = from.v.data() + kv_head * s.tokens * s.head_dim;
-        for (double& score : weights) {
-            score = 0;
-            for (std::int64_t i = 0; i < s.head_dim; ++i) {
-                score += static_cast<double>(q[i]) * static_cast<double>(k[i]);
-            }
-            score *= scale;
-            k += s.head_dim;
-        }
-        const double largest = *std::max_element(weights.begin(), weights.end());
-        double sum = 0;
-        std::vector<double> out(static_cast<std::size_t>(s.head_dim));
-        for (const double score : weights) {
-            const double weight = std::exp(score - largest);
-            sum += weight;
-            for (double& value : out) { value += weight * static_cast<double>(*v++); }
-        }
-        for (const double value : out) { row.push_back(value / sum); }
-    }
-    return row;
-}
-
 /// The larger; NaN if one of them is NaN.
 double larger(double a, double b) {
     return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::max(a, b);
@@ -69,16 +39,17 @@ agreement check_token(const input& from, bool causal, const std::vector<float>& 
     const input_spec& s = from.spec;
     const std::int64_t keys = keys_seen(s, causal, token);
     const std::vector<float> oracle = oracle_row(from, token, keys);
-    const std::vector<double> textbook = textbook_row(from, token, keys);
     agreement result;
     result.tokens_checked = 1;
     for (std::int64_t head = 0; head < s.heads; ++head) {
+        const textbook_row<double> textbook = compute_textbook_row<double>(from, head, token, keys);
         for (std::int64_t x = 0; x < s.head_dim; ++x) {
             const auto at = static_cast<std::size_t>(head * s.head_dim + x);
             const float given = out[static_cast<std::size_t>((head * s.tokens + token) * s.head_dim + x)];
             result.bits_equal = result.bits_equal && std::bit_cast<std::uint32_t>(given) ==
                                                          std::bit_cast<std::uint32_t>(oracle[at]);
-            const double difference = std::fabs(static_cast<double>(given) - textbook[at]);
+            const double difference =
+                std::fabs(static_cast<double>(given) - textbook.out[static_cast<std::size_t>(x)]);
             result.max_abs_difference_float64 = larger(result.max_abs_difference_float64, difference);
         }
     }
@@ -122,24 +93,14 @@ std::vector<std::int64_t> tokens_to_check(const input_spec& spec, bool causal, c
 }
 
 agreement check(const input& from, bool causal, const std::vector<float>& out,
-                const std::vector<std::int64_t>& tokens, [[maybe_unused]] int threads) {
+                const std::vector<std::int64_t>& tokens, int threads) {
+    std::vector<agreement> parts(tokens.size());
+    for_each_index(static_cast<std::int64_t>(tokens.size()), threads, [&](std::int64_t i) {
+        const auto at = static_cast<std::size_t>(i);
+        parts[at] = check_token(from, causal, out, tokens[at]);
+    });
     agreement result;
-    std::exception_ptr failure;
-    const auto count = static_cast<std::int64_t>(tokens.size());
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (std::int64_t i = 0; i < count; ++i) {
-        agreement part;
-        std::exception_ptr failed;
-        try {
-            part = check_token(from, causal, out, tokens[static_cast<std::size_t>(i)]);
-        } catch (...) { failed = std::current_exception(); }
-#pragma omp critical
-        {
-            merge(result, part);
-            if (failed) { failure = failed; }
-        }
-    }
-    if (failure) { std::rethrow_exception(failure); }
+    for (const agreement& part : parts) { merge(result, part); }
     return result;
 }
 

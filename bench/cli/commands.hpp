@@ -16,6 +16,7 @@ class Option;
 namespace tilewise::cli {
 
 void add_compare(CLI::App& app, const std::string& program);
+void add_accuracy(CLI::App& app);
 void add_run(CLI::App& app);
 void add_time(CLI::App& app);
 void add_info(CLI::App& app);

@@ -31,6 +31,7 @@ void parse_and_run(int argc, char** argv) {
     app.set_version_flag("--version", "tilewise " + version);
     app.require_subcommand(1);
     add_compare(app, measure::own_path(argv[0]));
+    add_accuracy(app);
     add_run(app);
     add_time(app);
     add_info(app);

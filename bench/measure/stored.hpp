@@ -11,7 +11,7 @@
 
 namespace tilewise::measure {
 
-/// The bytes of these numbers in any type that keys can have; whole blocks of them. What needs a scale
+/// The bytes of these numbers in any type that q, k and v can have; whole blocks of them. What needs a scale
 /// besides (i8, FP8) is the number itself, cut to it: the caller scales.
 [[nodiscard]] std::vector<std::byte> stored_as(element_type type, std::span<const float> values);
 

@@ -332,17 +332,17 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
             sum[r][n] = start ? broadcast(0.0F) : load(sums + r * s.columns + n * lanes);
         }
     }
-    std::uintptr_t ahead = run.ahead + static_cast<std::uintptr_t>(bytes_before<Elements>(x));
+    std::int64_t ahead = static_cast<std::int64_t>(run.ahead) + bytes_before<Elements>(x);
     for (std::int64_t j = run.first; j < run.last; ++j) {
         const std::byte* const data = run.data + (j - run.first) * unit_elements * run.row_bytes;
 #pragma GCC unroll 2
         for (int row_of_unit = 0; row_of_unit < unit_elements; ++row_of_unit) {
             if constexpr (!is_read_in_order<Elements>(Rows)) {
                 for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
-                    prefetch(ahead + static_cast<std::uintptr_t>(n));
+                    prefetch(static_cast<std::uintptr_t>(ahead + n));
                 }
             }
-            ahead += static_cast<std::uintptr_t>(run.row_bytes);
+            ahead += run.row_bytes;
         }
         vec weight[Rows];
 #pragma GCC unroll 8

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agreement.hpp"
+#include "call_kind.hpp"
 #include "fuzz_memory.hpp"
 #include "hostile.hpp"
 #include "sequences.hpp"
@@ -118,6 +119,7 @@ std::string cache_refusal(const std::function<void()>& call) {
 struct cache_run {
     tilewise::kv_cache_options how;
     count group;
+    call_kind kind;
     kv_cache cache;
     std::vector<std::optional<model_rows>> models;  ///< by the sequence's number
     number_mixture numbers;
@@ -127,11 +129,11 @@ struct cache_run {
     }
 };
 
-tilewise::kv_cache_options pick_cache(byte_source& bytes) {
+tilewise::kv_cache_options pick_cache(byte_source& bytes, call_kind kind) {
     tilewise::kv_cache_options how;
     how.kv_heads = bytes.between(1, 2);
-    how.k_type = bytes.pick(stored_types);
-    how.v_type = bytes.pick(stored_types);
+    how.k_type = input_type(kind, bytes.pick(stored_types));
+    how.v_type = input_type(kind, bytes.pick(stored_types));
     how.head_dim = tilewise::block_of(how.k_type).elements > 1 ? 32 : bytes.between(1, 12);
     how.value_dim = tilewise::block_of(how.v_type).elements > 1 ? 32 : bytes.between(1, 12);
     how.page_tokens = bytes.pick(std::array<count, 8>{16, 1, 2, 5, 33, 128, 130, 256});
@@ -210,6 +212,30 @@ tilewise::options pick_options(byte_source& bytes, count heads, std::vector<floa
     return how;
 }
 
+/// The reference on each sequence by itself must refuse as the cache did.
+void attend_naively(const cache_run& run, std::span<const int> sequences, const const_tensor& q,
+                    const tilewise::tensor& out, const tilewise::options& how, const std::string& refusal) {
+    const auto& cache = run.how;
+    for (count n = 0; n < q.batch(); ++n) {
+        const int sequence = sequences[static_cast<std::size_t>(n)];
+        const model_rows& model = *run.models[static_cast<std::size_t>(sequence)];
+        stored_rows k_rows;
+        stored_rows v_rows;
+        const count first = run.cache.first_position(sequence);
+        tilewise::options alone = how;
+        alone.key_position = first;
+        const const_tensor k = store(k_rows, cache.k_type, model.k, first, cache.kv_heads, cache.head_dim);
+        const const_tensor v = store(v_rows, cache.v_type, model.v, first, cache.kv_heads, cache.value_dim);
+        const std::string said = refusal_of([&] {
+            tilewise::reference::attention(q.slice(tilewise::axis::batch, n, 1), k, v,
+                                           out.slice(tilewise::axis::batch, n, 1), alone);
+        });
+        if (said.empty() != refusal.empty()) {
+            report("the cache says '" + refusal + "', the reference '" + said + "'");
+        }
+    }
+}
+
 /// All sequences at once, against the reference on each of them.
 void attend(cache_run& run, byte_source& bytes) {
     std::vector<int> sequences;
@@ -224,10 +250,14 @@ void attend(cache_run& run, byte_source& bytes) {
     for (float& value : numbers) { value = next_number(run.numbers); }
     std::vector<float> got(static_cast<std::size_t>(entries * heads * queries * cache.value_dim), 77.0F);
     std::vector<float> want = got;
+    const std::vector<tilewise::bfloat16> narrow(numbers.begin(), numbers.end());
     const const_tensor q =
-        tilewise::bhsd(std::as_const(numbers).data(), entries, heads, queries, cache.head_dim);
+        run.kind == call_kind::pairs
+            ? tilewise::bhsd(narrow.data(), entries, heads, queries, cache.head_dim)
+            : tilewise::bhsd(std::as_const(numbers).data(), entries, heads, queries, cache.head_dim);
     std::vector<float> per_head;
-    const tilewise::options how = pick_options(bytes, heads, per_head);
+    tilewise::options how = pick_options(bytes, heads, per_head);
+    how.arithmetic = arithmetic_of(run.kind);
     const setting run_with = pick_setting(bytes);
     tilewise::force_isa(bytes.pick(tilewise::available_isas()));
     const std::string refusal = cache_refusal([&] {
@@ -235,26 +265,9 @@ void attend(cache_run& run, byte_source& bytes) {
                             tilewise::bhsd(got.data(), entries, heads, queries, cache.value_dim),
                             with(how, run_with));
     });
+    attend_naively(run, sequences, q, tilewise::bhsd(want.data(), entries, heads, queries, cache.value_dim),
+                   how, refusal);
     tilewise::unforce_isa();
-    const tilewise::tensor all = tilewise::bhsd(want.data(), entries, heads, queries, cache.value_dim);
-    for (count n = 0; n < entries; ++n) {
-        const int sequence = sequences[static_cast<std::size_t>(n)];
-        const model_rows& model = *run.models[static_cast<std::size_t>(sequence)];
-        stored_rows k_rows;
-        stored_rows v_rows;
-        const count first = run.cache.first_position(sequence);
-        tilewise::options alone = how;
-        alone.key_position = first;
-        const const_tensor k = store(k_rows, cache.k_type, model.k, first, cache.kv_heads, cache.head_dim);
-        const const_tensor v = store(v_rows, cache.v_type, model.v, first, cache.kv_heads, cache.value_dim);
-        const std::string said = refusal_of([&] {
-            tilewise::reference::attention(q.slice(tilewise::axis::batch, n, 1), k, v,
-                                           all.slice(tilewise::axis::batch, n, 1), alone);
-        });
-        if (said.empty() != refusal.empty()) {
-            report("the cache says '" + refusal + "', the reference '" + said + "'");
-        }
-    }
     const auto same = [](float a, float b) {
         return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
     };
@@ -273,7 +286,7 @@ void check_lengths(const cache_run& run) {
 
 /// Caches of any sizes, and functions with numbers of no sequence.
 void check_refusals(byte_source& bytes) {
-    tilewise::kv_cache_options how = pick_cache(bytes);
+    tilewise::kv_cache_options how = pick_cache(bytes, call_kind::exact);
     for (count changes = bytes.between(1, 3); changes > 0; --changes) {
         const std::array<count*, 7> all = {&how.kv_heads,    &how.head_dim, &how.value_dim,
                                            &how.page_tokens, &how.pages,    &how.max_sequences,
@@ -291,6 +304,9 @@ void check_refusals(byte_source& bytes) {
         return;
     }
     if (!refusal_of([&] { static_cast<void>(kv_cache(how)); }).empty()) { return; }
+    if (std::find(stored_types.begin(), stored_types.end(), how.k_type) == stored_types.end()) {
+        report("a cache of another type was accepted");
+    }
     static_cast<void>(cache_refusal([&] {
         kv_cache cache(how);
         const int sequence = static_cast<int>(hostile_number(bytes));
@@ -317,10 +333,11 @@ void check_refusals(byte_source& bytes) {
 }  // namespace
 
 void check_cache(byte_source& bytes) {
+    const auto kind = bytes.pick(std::array{call_kind::exact, call_kind::pairs, call_kind::fastest});
     if (bytes.one_in(8)) { return check_refusals(bytes); }
-    const tilewise::kv_cache_options how = pick_cache(bytes);
+    const tilewise::kv_cache_options how = pick_cache(bytes, kind);
     const count group = bytes.between(1, 3);
-    cache_run run{how, group, kv_cache(how), {}, pick_mixture(bytes)};
+    cache_run run{how, group, kind, kv_cache(how), {}, pick_mixture(bytes)};
     run.models.resize(static_cast<std::size_t>(how.max_sequences));
     for (count step = 0; step < 40 && !bytes.rest().empty(); ++step) {
         const auto sequence = static_cast<std::size_t>(bytes.between(0, how.max_sequences - 1));

@@ -63,6 +63,8 @@ void say_masks(const options& how, tilewise_options& made) {
 void say_scores(const options& how, tilewise_options& made) {
     made.scale = how.scale.value_or(0.0F);
     made.has_scale = how.scale.has_value() ? 1 : 0;
+    made.scale_f64 = how.scale_f64.value_or(0.0);
+    made.has_scale_f64 = how.scale_f64.has_value() ? 1 : 0;
     made.soft_cap = how.soft_cap;
     made.bias = in_c(how.bias);
     made.alibi_slopes = how.alibi_slopes.data();

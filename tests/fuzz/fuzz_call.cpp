@@ -82,21 +82,24 @@ std::span<std::int64_t> make_numbers(fuzz_memory& memory, count how_many) {
     return {memory.values<std::int64_t>(size), size};
 }
 
-fuzz_call::fuzz_call(byte_source& bytes) {
+fuzz_call::fuzz_call(byte_source& bytes) : kind(pick_kind(bytes)) {
+    how.arithmetic = arithmetic_of(kind);
     sizes s = pick_sizes(bytes);
-    const element_type k_type = bytes.pick(key_types);
-    const element_type v_type = bytes.pick(key_types);
+    const element_type k_type = input_type(kind, bytes.pick(key_types));
+    const element_type v_type = input_type(kind, bytes.pick(key_types));
     if (is_in_blocks(k_type)) { s.key_dim = whole_blocks(s.key_dim); }
     if (is_in_blocks(v_type)) { s.value_dim = whole_blocks(s.value_dim); }
     is_packed = bytes.one_in(5);
     if (is_packed) { s.batch = 1; }
     const count heads = s.kv_heads * s.group;
-    q = memory.input(bytes, bytes.pick(float_types), {s.batch, heads, s.queries, s.key_dim});
+    q = memory.input(bytes, input_type(kind, bytes.pick(float_types)),
+                     {s.batch, heads, s.queries, s.key_dim});
     const pool cut = pick_pool(bytes, s);
     is_paged = cut.table_pages > 0;
     k = memory.input(bytes, k_type, {cut.pages, s.kv_heads, cut.tokens, s.key_dim});
     v = memory.input(bytes, v_type, {cut.pages, s.kv_heads, cut.tokens, s.value_dim});
-    out = memory.result(bytes, "out", bytes.pick(float_types), {s.batch, heads, s.queries, s.value_dim});
+    out = memory.result(bytes, "out", result_type(kind, bytes.pick(float_types)),
+                        {s.batch, heads, s.queries, s.value_dim});
     sequences = s.batch;
     longest_queries = s.queries;
     longest_keys = s.keys;
@@ -107,6 +110,12 @@ fuzz_call::fuzz_call(byte_source& bytes) {
     choose_tensor_masks(bytes, *this);
     choose_modifiers(bytes, *this);
     choose_results(bytes, *this);
+    if (kind == call_kind::f64) { choose_for_f64(bytes, *this); }
+}
+
+bool fuzz_call::must_be_refused() const {
+    const bool is_f64 = kind == call_kind::f64;
+    return is_f64 && (how.score_function.call != nullptr || (how.scale && how.scale_f64));
 }
 
 }  // namespace tilewise_tests

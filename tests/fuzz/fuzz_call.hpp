@@ -9,11 +9,13 @@
 #include <tilewise/attention.hpp>
 
 #include "byte_source.hpp"
+#include "call_kind.hpp"
 #include "fuzz_memory.hpp"
 
 namespace tilewise_tests {
 
 struct fuzz_call {
+    call_kind kind;
     std::int64_t sequences = 1;
     std::int64_t longest_queries = 0;  ///< of a sequence
     std::int64_t longest_keys = 0;
@@ -34,6 +36,9 @@ struct fuzz_call {
     fuzz_call(const fuzz_call&) = delete;
     fuzz_call& operator=(const fuzz_call&) = delete;
     ~fuzz_call() = default;
+
+    /// Whether it asks for what there is not in f64, or contradicts itself there.
+    [[nodiscard]] bool must_be_refused() const;
 };
 
 /// Memory of `count` numbers of 64 bits, for spans of options.
@@ -47,6 +52,7 @@ void choose_intervals(byte_source& bytes, fuzz_call& call);
 void choose_tensor_masks(byte_source& bytes, fuzz_call& call);
 void choose_modifiers(byte_source& bytes, fuzz_call& call);
 void choose_results(byte_source& bytes, fuzz_call& call);
+void choose_for_f64(byte_source& bytes, fuzz_call& call);
 
 }  // namespace tilewise_tests
 

@@ -26,6 +26,12 @@ constexpr std::array special_bits = {
     0x7fc00000U, 0xffc00001U, 0x7f800001U, 0x7f800000U, 0xff800000U, 0x00000000U, 0x80000000U, 0x00000001U,
     0x807fffffU, 0x00800000U, 0x7f7fffffU, 0xff7fffffU, 0x7e967699U, 0xfe967699U, 0x3f800000U, 0xbf800000U};
 
+constexpr std::array<std::uint64_t, 16> special_f64_bits = {
+    0x7ff8000000000000U, 0xfff8000000000001U, 0x7ff0000000000001U, 0x7ff0000000000000U,
+    0xfff0000000000000U, 0x0000000000000000U, 0x8000000000000000U, 0x0000000000000001U,
+    0x800fffffffffffffU, 0x0010000000000000U, 0x7fefffffffffffffU, 0xffefffffffffffffU,
+    0x7fe1ccf385ebc8a0U, 0xffe1ccf385ebc8a0U, 0x3ff0000000000000U, 0xbff0000000000000U};
+
 constexpr std::array<std::array<std::size_t, 4>, 6> axis_orders = {
     {{0, 1, 2, 3}, {0, 2, 1, 3}, {2, 0, 1, 3}, {0, 1, 3, 2}, {3, 2, 1, 0}, {1, 3, 0, 2}}};
 
@@ -104,6 +110,9 @@ void fill(std::vector<std::byte>& memory, std::size_t first, element_type type, 
             case element_type::bf16:
                 put(memory, at, tilewise::bfloat16(next_number(mixture)));
                 break;
+            case element_type::f64:
+                put(memory, at, next_f64(mixture));
+                break;
             default:
                 for (std::size_t n = at; n < std::min(at + size, memory.size()); ++n) {
                     memory[n] = static_cast<std::byte>(next_bits(mixture.seed));
@@ -139,6 +148,17 @@ float next_number(number_mixture& mixture) {
     const auto whole = static_cast<std::int32_t>(high);
     if (mixture.whole) { return static_cast<float>(whole % 4); }
     return std::ldexp(static_cast<float>(whole), mixture.exponent - 30);
+}
+
+double next_f64(number_mixture& mixture) {
+    const std::uint64_t bits = next_bits(mixture.seed);
+    if ((bits & 255U) < mixture.special) { return std::bit_cast<double>(special_f64_bits[bits >> 8U & 15U]); }
+    if (mixture.arbitrary) { return std::bit_cast<double>(bits); }
+    const auto whole = static_cast<std::int64_t>(bits);
+    if (mixture.whole) { return static_cast<double>(whole % 4); }
+    // Exponents that are more than scores of a usual size take reach as far as f64 does.
+    const bool is_usual = mixture.exponent >= 0 && mixture.exponent <= 12;
+    return std::ldexp(static_cast<double>(whole), mixture.exponent * (is_usual ? 1 : 8) - 62);
 }
 
 void result_memory::clear() { std::fill(bytes.begin(), bytes.end(), canary); }

@@ -30,6 +30,7 @@ number_mixture pick_mixture(byte_source& bytes);
 
 /// The next number of a mixture.
 float next_number(number_mixture& mixture);
+double next_f64(number_mixture& mixture);
 
 /// A result: its memory, and where it should be written.
 struct result_memory {

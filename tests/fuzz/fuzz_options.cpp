@@ -203,8 +203,10 @@ void choose_modifiers(byte_source& bytes, fuzz_call& call) {
     if (bytes.one_in(4)) { how.scale = bytes.pick(scales); }
     if (bytes.one_in(5)) { how.soft_cap = bytes.pick(caps); }
     if (bytes.one_in(4)) {
-        how.bias = call.memory.input(bytes, bytes.pick(float_types),
-                                     pick_grid(bytes, call, call.longest_queries, call.longest_keys));
+        const element_type any = bytes.pick(float_types);
+        const element_type type = any == element_type::f32 ? any : result_type(call.kind, any);
+        how.bias =
+            call.memory.input(bytes, type, pick_grid(bytes, call, call.longest_queries, call.longest_keys));
     }
     if (bytes.one_in(5)) { how.alibi_slopes = pick_per_head(bytes, call, true); }
     if (bytes.one_in(5)) { how.sinks = pick_per_head(bytes, call, false); }
@@ -217,8 +219,9 @@ void choose_modifiers(byte_source& bytes, fuzz_call& call) {
 void choose_results(byte_source& bytes, fuzz_call& call) {
     tilewise::extra_results& extra = call.how.extra;
     const auto [batch, heads, queries, dim] = call.q.extents;
+    const element_type type = result_type(call.kind, element_type::f32);
     const auto make = [&](const char* name, const extents& sizes) {
-        return call.memory.result(bytes, name, element_type::f32, sizes);
+        return call.memory.result(bytes, name, type, sizes);
     };
     if (bytes.one_in(2)) { call.how.lse = make("lse", {batch, heads, queries, 1}); }
     if (bytes.one_in(4)) { extra.row_maximum = make("row_maximum", {batch, heads, queries, 1}); }
@@ -233,6 +236,19 @@ void choose_results(byte_source& bytes, fuzz_call& call) {
         extra.weight_rows = rows;
         extra.weights = make("weights", {batch, heads, static_cast<count>(rows.size()), call.longest_keys});
     }
+}
+
+void choose_for_f64(byte_source& bytes, fuzz_call& call) {
+    tilewise::options& how = call.how;
+    constexpr std::array scales = {0.3, -1.0, 0.0, 5e-324, 1e308, -1e308, 1e-300, 50.0};
+    // What is refused is asked for now and then.
+    if (!bytes.one_in(16)) { how.score_function = {}; }
+    if (bytes.one_in(4)) {
+        how.scale_f64 = bytes.pick(scales);
+        if (!bytes.one_in(16)) { how.scale.reset(); }
+    }
+    // It is for bf16 only.
+    if (bytes.one_in(4)) { how.arithmetic = tilewise::arithmetic::fastest; }
 }
 
 }  // namespace tilewise_tests

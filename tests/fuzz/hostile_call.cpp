@@ -41,12 +41,14 @@ void choose_views(hostile_call& call, byte_source& bytes, arena& memory) {
     tilewise::options& how = call.how;
     const auto [b, h, q, d] = call.q.extents;
     const count k = call.k.tokens();
-    if (bytes.one_in(2)) { place(how.lse, memory, element_type::f32, {b, h, q, 1}); }
-    if (bytes.one_in(4)) { place(how.extra.row_maximum, memory, element_type::f32, {b, h, q, 1}); }
-    if (bytes.one_in(4)) { place(how.extra.entropy, memory, element_type::f32, {b, h, q, 1}); }
-    if (bytes.one_in(4)) { place(how.extra.key_weights, memory, element_type::f32, {b, h, 1, k}); }
+    const element_type real = result_type(call.kind, element_type::f32);
+    if (bytes.one_in(2)) { place(how.lse, memory, real, {b, h, q, 1}); }
+    if (bytes.one_in(4)) { place(how.extra.row_maximum, memory, real, {b, h, q, 1}); }
+    if (bytes.one_in(4)) { place(how.extra.entropy, memory, real, {b, h, q, 1}); }
+    if (bytes.one_in(4)) { place(how.extra.key_weights, memory, real, {b, h, 1, k}); }
     if (bytes.one_in(4)) {
-        place(how.bias, memory, bytes.pick(std::array{element_type::f32, element_type::bf16}), {b, h, q, k});
+        const element_type other = result_type(call.kind, element_type::bf16);
+        place(how.bias, memory, bytes.pick(std::array{element_type::f32, other}), {b, h, q, k});
     }
     if (bytes.one_in(4)) {
         place(how.mask, memory, bytes.pick(std::array{element_type::boolean, element_type::bit}),
@@ -64,7 +66,7 @@ void choose_views(hostile_call& call, byte_source& bytes, arena& memory) {
     if (bytes.one_in(4)) {
         how.extra.weight_rows = pick_span(bytes, call.numbers[4], std::max<count>(q - 1, 0));
         const auto rows = static_cast<count>(how.extra.weight_rows.size());
-        place(how.extra.weights, memory, element_type::f32, {b, h, rows, k});
+        place(how.extra.weights, memory, real, {b, h, rows, k});
     }
 }
 
@@ -130,7 +132,10 @@ void choose_options(hostile_call& call, byte_source& bytes, arena& memory) {
     if (bytes.one_in(8)) { how.threads = static_cast<int>(hostile_number(bytes)); }
     if (bytes.one_in(8)) { how.scratch_budget = static_cast<std::size_t>(hostile_number(bytes)); }
     if (bytes.one_in(8)) { how.workspace = pick_workspace(bytes, memory); }
+    how.arithmetic = arithmetic_of(call.kind);
     if (bytes.one_in(64)) { how.arithmetic = static_cast<tilewise::arithmetic>(bytes.byte()); }
+    // Where q is not f64 it is refused, and two of the other kinds are enough to see it.
+    if (call.kind != call_kind::exact && bytes.one_in(6)) { how.scale_f64 = hostile_float(bytes); }
 }
 
 /// Changes up to three things about views.
@@ -164,19 +169,20 @@ void harm_views(hostile_call& call, byte_source& bytes, arena& memory) {
 
 hostile_call::hostile_call(byte_source& bytes, arena& memory) {
     memory.fill(bytes.byte());
+    kind = pick_kind(bytes);
     const count b = bytes.one_in(3) ? bytes.between(0, 2) : 1;
     const count kv_heads = bytes.one_in(3) ? bytes.between(0, 2) : 1;
     const count heads = bytes.one_in(8) ? bytes.between(0, 5) : kv_heads * bytes.between(1, 2);
     const count queries = bytes.between(0, 5);
     const count keys = bytes.between(0, 6);
-    const element_type k_type = bytes.pick(key_types);
-    const element_type v_type = bytes.pick(key_types);
+    const element_type k_type = input_type(kind, bytes.pick(key_types));
+    const element_type v_type = input_type(kind, bytes.pick(key_types));
     const count key_dim = tilewise::block_of(k_type).elements > 1 ? 32 : bytes.between(0, 6);
     const count value_dim = tilewise::block_of(v_type).elements > 1 ? 32 : bytes.between(0, 6);
-    place(q, memory, element_type::f32, {b, heads, queries, key_dim});
+    place(q, memory, input_type(kind, element_type::f32), {b, heads, queries, key_dim});
     place(k, memory, k_type, {b, kv_heads, keys, key_dim});
     place(v, memory, v_type, {b, kv_heads, keys, value_dim});
-    place(out, memory, element_type::f32, {b, heads, queries, value_dim});
+    place(out, memory, result_type(kind, element_type::f32), {b, heads, queries, value_dim});
     choose_views(*this, bytes, memory);
     choose_options(*this, bytes, memory);
     harm_views(*this, bytes, memory);
@@ -203,6 +209,19 @@ std::vector<described> hostile_call::written() const {
     const auto workspace = static_cast<count>(how.workspace.size());
     if (workspace > 0) { made.push_back({how.workspace.data(), {workspace}, {1}, 1, 1}); }
     return made;
+}
+
+bool hostile_call::misuses_f64() const {
+    const auto is_f64 = [](const tilewise::const_tensor& view) { return view.type == element_type::f64; };
+    const bool has_f64 = is_f64(q);
+    const bool is_mixed = is_f64(k) != has_f64 || is_f64(v) != has_f64;
+    const std::vector<tilewise::const_tensor> results = {
+        out, how.lse, how.extra.row_maximum, how.extra.entropy, how.extra.key_weights, how.extra.weights};
+    const bool has_wrong_result = std::any_of(results.begin(), results.end(), [&](const auto& view) {
+        return view.data != nullptr && is_f64(view) != has_f64;
+    });
+    const bool has_f64_option = how.scale_f64.has_value() || (how.bias.data != nullptr && is_f64(how.bias));
+    return is_mixed || has_wrong_result || (has_f64_option && !has_f64);
 }
 
 bool hostile_call::can_plan(arena& memory) const {

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "byte_source.hpp"
+#include "call_kind.hpp"
 #include "hostile.hpp"
 
 namespace tilewise_tests {
 
 struct hostile_call {
+    call_kind kind = call_kind::exact;
     tilewise::const_tensor q;
     tilewise::const_tensor k;
     tilewise::const_tensor v;
@@ -29,6 +31,8 @@ struct hostile_call {
 
     [[nodiscard]] std::vector<described> read() const;
     [[nodiscard]] std::vector<described> written() const;
+    /// Whether f64 stands beside other types where it is for all or none.
+    [[nodiscard]] bool misuses_f64() const;
     /// Whether what a plan reads is there, or so far away that it must be refused.
     [[nodiscard]] bool can_plan(arena& memory) const;
     /// Whether all memory is there and the work is little.

@@ -162,14 +162,15 @@ void check_quantize(byte_source& bytes, arena& memory) {
 /// Parts of any views, in C++ and in C: what is refused throws, and what is not has its elements in the view.
 void check_slice(byte_source& bytes, arena& memory) {
     const_tensor view;
-    const element_type type = bytes.pick(std::array{element_type::f32, element_type::q4_0, element_type::i8});
+    const element_type type =
+        bytes.pick(std::array{element_type::f32, element_type::q4_0, element_type::i8, element_type::f64});
     place(view, memory, type, {bytes.between(1, 2), bytes.between(1, 2), bytes.between(0, 3), 32});
     const bool is_sound = !bytes.one_in(2);
     if (!is_sound) { harm(view, bytes, memory); }
     const auto along = static_cast<std::size_t>(bytes.between(0, 3));
     const count first = bytes.one_in(2) ? hostile_number(bytes) : bytes.between(0, 2);
     const count extent = bytes.one_in(2) ? hostile_number(bytes) : bytes.between(0, 2);
-    if (!is_sound && view.type > element_type::bit) { return; }
+    if (!is_sound && view.type > element_type::f64) { return; }
     const_tensor part;
     const std::string refusal =
         refusal_of([&] { part = view.slice(static_cast<tilewise::axis>(along), first, extent); });

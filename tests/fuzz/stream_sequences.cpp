@@ -54,6 +54,7 @@ streamed_call::streamed_call(byte_source& bytes)
     tilewise::options how = call.how;
     how.lse = lse;
     how.extra.row_maximum = row_maximum;
+    how.arithmetic = tilewise::arithmetic::exact;  // that of a stream, whatever is asked for
     if (call.is_paged) { call.k.extents[0] = call.v.extents[0] = std::min(call.q.batch(), call.k.batch()); }
     refusal = refusal_of([&] { tilewise::reference::attention(call.q, call.k, call.v, call.out, how); });
     want = call.memory.results();
@@ -159,6 +160,7 @@ void check_stream(byte_source& bytes) {
         stream.finish(of.call.out, of.lse, of.row_maximum);
     });
     tilewise::unforce_isa();
+    if (refusal.empty() && of.call.kind == call_kind::f64) { report("a stream computes in f64"); }
     if (!refusal.empty()) {
         if (!all_are_clear(results)) { report("a stream that was refused wrote something: " + refusal); }
         return;
