@@ -102,15 +102,17 @@ def draw_decode(folder, rows, plot_format):
 
 
 def draw_roofline(folder, rows, plot_format):
+    # Those that have this one peak: f32 multiply-adds of one core.
+    rows = [row for row in rows if re.match("(prefill|decode|rows)/", row["name"])
+            and not re.search("/f64/|:fastest|threads:[^1]", row["name"])]
     peak = max(row["peak"] for row in rows)
-    single = [row["read"] for row in rows if "threads:2" not in row["name"]]
-    memory, cache = min(single), max(single)
+    memory, cache = min(row["read"] for row in rows), max(row["read"] for row in rows)
     intensities = [2 ** (e / 8) for e in range(-12, 105)]
     roofs = [("from memory", "with lines lw 2 lc rgb '#444444'", [(x, min(peak, x * memory)) for x in intensities]),
              ("from the cache", LIMIT, [(x, min(peak, x * cache)) for x in intensities])]
     for i, (title, suite) in enumerate((("prefill", "prefill/"), ("decode", "decode/"), ("a few rows", "rows/"))):
         points = [(row["flops"] / row["bytes"], row["GFLOP/s"]) for row in rows
-                  if row["name"].startswith(suite) and "threads:2" not in row["name"]]
+                  if row["name"].startswith(suite)]
         if points:
             roofs.append((title, f"with points pt {(7, 5, 9)[i]} ps 0.9 lc rgb '{COLOURS[i]}'", points))
     commands = ["set logscale xy", "set key bottom right", "set xlabel 'operations per byte of q, k, v and output'",

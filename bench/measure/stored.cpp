@@ -32,6 +32,8 @@ std::vector<std::byte> stored_as(element_type type, std::span<const float> value
             return convert<float16>(values);
         case element_type::bf16:
             return convert<bfloat16>(values);
+        case element_type::f64:
+            return convert<double>(values);
         case element_type::i8:
             return convert<std::int8_t>(values);
         case element_type::e4m3:
@@ -59,6 +61,8 @@ const char* name_of(element_type type) {
             return "f16";
         case element_type::bf16:
             return "bf16";
+        case element_type::f64:
+            return "f64";
         case element_type::q8_0:
             return "q8_0";
         case element_type::q4_0:
