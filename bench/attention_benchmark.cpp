@@ -2,8 +2,8 @@
 // are; each file beside it that is named after a suite says what the rows' names mean.
 //
 // Without --benchmark_filter, a selection of some minutes runs. A filter selects among all rows, of which
-// there are thousands, and some of which take minutes: --benchmark_filter=. --benchmark_list_tests lists
-// them.
+// there are thousands, and some of which take minutes: --list lists them. (So does --benchmark_list_tests,
+// whose time grows with the square of their number.)
 //   --benchmark_filter='prefill/avx2/f32/d:64/.*threads:1'
 //   --benchmark_filter='decode/.*/(f16|q8_0)/bhsd/batch:1/heads:32/T:32k/threads:1'
 
@@ -53,6 +53,10 @@ int main(int argc, char** argv) {
         add(rows);
     }
     const std::string_view first = argc == 2 ? argv[1] : "";
+    if (first == "--list") {
+        for (const suites::row& r : rows.all()) { std::puts(r.name.c_str()); }
+        return 0;
+    }
     if (first.rfind(suites::peak_memory_option, 0) == 0) {
         const std::size_t bytes = rows.peak_memory_of(first.substr(suites::peak_memory_option.size()));
         std::printf("%zu\n", bytes);

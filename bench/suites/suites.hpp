@@ -25,6 +25,8 @@ public:
     }
     void add_competing(const std::string& name, const shape& s) { rows_.push_back({name, s, false, true}); }
 
+    [[nodiscard]] const std::vector<row>& all() const { return rows_; }
+
     /// Makes benchmarks of the usual rows, or of all.
     void register_rows(bool all) const;
 

@@ -18,7 +18,8 @@ def output_of(program, *arguments):
 
 
 def rows_of(program):
-    return output_of(program, "--benchmark_filter=.", "--benchmark_list_tests").split()
+    options = {"attention_benchmark": ["--list"], "kernel_benchmark": ["--benchmark_list_tests"]}
+    return output_of(program, *options[program]).split()
 
 
 def results_of(program, pattern):
