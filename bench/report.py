@@ -88,6 +88,10 @@ def bytes_text(count):
     return f"{count / 2**10:.0f} KiB"
 
 
+def percent_text(fraction):
+    return f"{100 * fraction:.0f} %" if fraction >= 0.0995 else f"{100 * fraction:.1f} %"
+
+
 def table(header, rows):
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
@@ -111,7 +115,7 @@ def suite_table(rows):
                   "peak memory"],
                  [[f"`{row['name'].split('/', 1)[1]}`", seconds_text(row["cpu"] / threads_of(row)),
                    seconds_text(row["wall"]), f"{row['GFLOP/s']:.1f}", f"{row['GB/s']:.1f}",
-                   f"{100 * row['of_limit']:.0f} %", f"{100 * row['of_limit_best']:.0f} %", limit_text(row),
+                   percent_text(row["of_limit"]), percent_text(row["of_limit_best"]), limit_text(row),
                    bytes_text(row["scratch"]), bytes_text(row["peak_memory"]) if "peak_memory" in row else ""]
                   for row in rows])
 
@@ -127,7 +131,7 @@ def comparison_table(comparison):
         naive = row["naive_cpu_seconds"] is not None
         rows.append([f"{row['tokens']:,}", seconds_text(row["tiled_cpu_seconds"]),
                      seconds_text(row["naive_cpu_seconds"]) if naive else "skipped",
-                     f"{100 * row['tiled_fraction_of_peak']:.0f} %{unsteady_text(row['fma_peak_spread'])}",
+                     f"{percent_text(row['tiled_fraction_of_peak'])}{unsteady_text(row['fma_peak_spread'])}",
                      bytes_text(row["tiled_scratch_bytes"]),
                      bytes_text(row["naive_needs_bytes"]), bytes_text(row["tiled_peak_rss_bytes"]),
                      bytes_text(row["naive_peak_rss_bytes"]) if naive else "",
@@ -155,7 +159,7 @@ def others_table(results):
     for result in results:
         case, ours = result["case"], result["rows"][0]
         cells = [f"{case['name']}, {case['kv_type']}", str(result["threads"]), seconds_text(ours["median_seconds"]),
-                 f"{100 * ours['of_limit']:.0f} %{unsteady_text(result['least_spread'])}"]
+                 f"{percent_text(ours['of_limit'])}{unsteady_text(result['least_spread'])}"]
         fastest = [row for row in result["rows"][1:] if library_of(row) == "Tilewise"]
         cells.append(ratio_text(fastest) if fastest else "")
         for library in libraries:
