@@ -49,10 +49,21 @@ std::vector<series> series_of(const std::vector<comparison_row>& rows, const val
     return all;
 }
 
+double largest_of(const std::vector<series>& all) {
+    double largest = 0;
+    for (const series& s : all) {
+        std::istringstream data(s.data);
+        for (double x = 0, y = 0; data >> x >> y;) { largest = std::max(largest, y); }
+    }
+    return largest;
+}
+
 void write_panel(std::ostream& script, const std::string& title, const std::string& unit,
                  const std::vector<series>& all) {
     if (all.empty()) { return; }
-    script << "set title '" << title << "'\nset ylabel '" << unit << "'\n";
+    // With room for the legend above the lines.
+    script << "set title '" << title << "'\nset ylabel '" << unit
+           << "'\nset yrange [*:" << 50 * largest_of(all) << "]\n";
     for (std::size_t i = 0; i < all.size(); ++i) {
         script << "$data" << i << " << EOD\n" << all[i].data << "EOD\n";
     }
