@@ -21,7 +21,7 @@ from pathlib import Path
 import report_plots
 
 # What runs: the lengths of the comparison, and filters of attention_benchmark; then the same for --quick.
-LENGTHS = "512,1k,2k,4k,8k,16k"
+LENGTHS = "512,1k,2k,4k,8k,16k,32k"
 FILTERS = [
     r"prefill/ISA/f32/d:(64|128)/one_head/T:(512|1k|2k|4k|8k|16k)/(no_mask|causal)/threads:1",
     r"prefill/ISA/[a-z].*/d:128/one_head/T:4k/no_mask/threads:1",
