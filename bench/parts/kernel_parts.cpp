@@ -41,12 +41,15 @@ template <class Call>
 void with_vectors(int n, Call call) {
     if constexpr (vector_multiple == 2) {
         call.template operator()<2>();
-    } else if (n == 1) {
-        call.template operator()<1>();
-    } else if (n == 2) {
-        call.template operator()<2>();
     } else {
-        call.template operator()<3>();
+        switch (n) {
+            case 1:
+                return call.template operator()<1>();
+            case 2:
+                return call.template operator()<2>();
+            default:
+                return call.template operator()<3>();
+        }
     }
 }
 
