@@ -50,7 +50,7 @@ def draw_comparison(folder, comparison, plot_format):
     lengths = [row["tokens"] for row in rows]
     naive = [row for row in rows if row["naive_cpu_seconds"] is not None]
     first = rows[0]
-    title = (f"{first['heads']} heads of {first['head_dim']}, causal, {first['threads']} thread"
+    title = (f"Attention with {first['heads']} heads of {first['head_dim']}, causal, {first['threads']} thread"
              f"{'s' if first['threads'] > 1 else ''}")
     tensors = [(row["tokens"], 8 * row["head_dim"] * row["tokens"] * (row["heads"] + row["kv_heads"]) / 2**20)
                for row in rows]
@@ -64,7 +64,7 @@ def draw_comparison(folder, comparison, plot_format):
               ("tiled, scratch", line(2), [(r["tokens"], r["tiled_scratch_bytes"] / 2**20) for r in rows])]
     commands = [f"set multiplot layout 1,2 title '{title}'", "set logscale y 10", "set key top left reverse Left",
                 *token_axis(lengths), "set title 'Time of a call'", "set ylabel 'CPU time, ms'", *plot(time),
-                "set title 'Memory of the process'", "set ylabel 'MiB'", "set yrange [*:20000]", *plot(memory),
+                "set title 'Memory of the process'", "set ylabel 'memory, MiB'", "set yrange [*:20000]", *plot(memory),
                 "unset multiplot"]
     return run_gnuplot(folder, "comparison", plot_format, 430, commands)
 
@@ -83,40 +83,53 @@ def tokens_of(match):
     return int(text[:-1]) * 1024 if text.endswith("k") else int(text)
 
 
+DECODE_VALUES = {"speed": lambda row: row["GB/s"], "read": lambda row: row["read"], "time": lambda row: 1e3 * row["cpu"],
+                 "least time": lambda row: 1e-6 * row["bytes"] / row["read"]}
+
+
 def draw_decode(folder, rows, plot_format):
-    series, limits = [], []
+    speeds, times = [], []
     for i, kind in enumerate(("f32", "f16", "bf16", "q8_0", "q4_0")):
         pattern = rf"decode/\w+/{kind}/bhsd/batch:1/heads:8/T:(\w+)/threads:1"
-        points = points_of(rows, pattern, tokens_of, lambda row: row["GB/s"])
-        if points:
-            series.append((kind, line(i), points))
+        found = {name: points_of(rows, pattern, tokens_of, value) for name, value in DECODE_VALUES.items()}
+        if not found["time"]:
+            continue
+        style = line(i, point=(7, 6, 4, 9, 11)[i])
+        speeds.append((kind, style, found["speed"]))
+        times.append((kind, style, found["time"]))
         if kind == "f32":
-            limits = points_of(rows, pattern, tokens_of, lambda row: row["read"])
-    if not series:
+            limits = found
+    if not times:
         return None
-    series.append(("limit: reading f32 keys and values", LIMIT, limits))
-    commands = ["set logscale y 10", "set key top right maxrows 3", "set yrange [1:400]", *token_axis([x for x, _ in limits], "keys"),
-                "set title 'Decoding one token, 8 heads of 128, one thread'",
-                "set ylabel 'GB/s of keys and values'", *plot(series)]
-    return run_gnuplot(folder, "decode", plot_format, 400, commands)
+    speeds.append(("limit of f32: reading", LIMIT, limits["read"]))
+    times.append(("limit of f32: reading", LIMIT, limits["least time"]))
+    commands = ["set multiplot layout 1,2 title 'Decoding one token, 8 heads of 128, one thread, by type of the keys'",
+                "set logscale y 10", *token_axis([x for x, _ in limits["read"]], "keys"), "set key off",
+                "set title 'Speed'", "set ylabel 'keys and values read, GB/s'", "set yrange [1:*]", *plot(speeds),
+                "set key top left reverse Left", "set title 'Time of a call'", "set ylabel 'CPU time, ms'",
+                "set yrange [*:300]", *plot(times), "unset multiplot"]
+    return run_gnuplot(folder, "decode", plot_format, 430, commands)
 
 
 def draw_roofline(folder, rows, plot_format):
+    # Those that have this one peak: f32 multiply-adds of one core.
+    rows = [row for row in rows if re.match("(prefill|decode|rows)/", row["name"])
+            and not re.search("/f64/|:fastest|threads:[^1]", row["name"])]
     peak = max(row["peak"] for row in rows)
-    single = [row["read"] for row in rows if "threads:2" not in row["name"]]
-    memory, cache = min(single), max(single)
+    memory, cache = min(row["read"] for row in rows), max(row["read"] for row in rows)
     intensities = [2 ** (e / 8) for e in range(-12, 105)]
-    roofs = [("from memory", "with lines lw 2 lc rgb '#444444'", [(x, min(peak, x * memory)) for x in intensities]),
-             ("from the cache", LIMIT, [(x, min(peak, x * cache)) for x in intensities])]
+    roofs = [("limit, reading from memory", "with lines lw 2 lc rgb '#444444'", [(x, min(peak, x * memory)) for x in intensities]),
+             ("limit, reading from a cache", LIMIT, [(x, min(peak, x * cache)) for x in intensities])]
+    slowest = min(row["GFLOP/s"] for row in rows)
     for i, (title, suite) in enumerate((("prefill", "prefill/"), ("decode", "decode/"), ("a few rows", "rows/"))):
         points = [(row["flops"] / row["bytes"], row["GFLOP/s"]) for row in rows
-                  if row["name"].startswith(suite) and "threads:2" not in row["name"]]
+                  if row["name"].startswith(suite)]
         if points:
             roofs.append((title, f"with points pt {(7, 5, 9)[i]} ps 0.9 lc rgb '{COLOURS[i]}'", points))
-    commands = ["set logscale xy", "set key bottom right", "set xlabel 'operations per byte of q, k, v and output'",
-                "set ylabel 'GFLOP/s'", f"set title 'Roofline of one core: {peak:.0f} GFLOP/s, {memory:.0f} GB/s from memory, "
+    commands = ["set logscale xy", "set key bottom right", "set xlabel 'operations per byte of q, k, v and output, FLOP/B'",
+                "set ylabel 'speed, GFLOP/s'", f"set title 'Roofline of one core: {peak:.0f} GFLOP/s, {memory:.0f} GB/s from memory, "
                 f"{cache:.0f} GB/s from the cache'",
-                f"set yrange [1:{2 * peak}]", *plot(roofs)]
+                f"set yrange [{slowest / 2}:{2 * peak}]", *plot(roofs)]
     return run_gnuplot(folder, "roofline", plot_format, 430, commands)
 
 
@@ -131,8 +144,8 @@ def draw_rows(folder, rows, plot_format):
         return None
     commands = ["set logscale x 2", "set logscale y 10", "set key top right", "set xlabel 'query rows'",
                 "set xtics (1, 2, 4, 8, 12, 16, 32, 48, 64, 96, 128)", "set ytics (10, 15, 20, 30, 50, 100)",
-                "set ylabel 'µs of CPU time per query row'", "set yrange [10:*]", "set xrange [0.9:140]",
-                "set title 'A few query rows over 4096 keys of 128'",
+                "set ylabel 'CPU time per query row, µs'", "set yrange [9:*]", "set xrange [0.9:140]",
+                "set title 'A few query rows over 4096 keys of 128, f32, one thread'",
                 *plot([("measured", line(0), each), ("limit", LIMIT, least)])]
     return run_gnuplot(folder, "rows", plot_format, 380, commands)
 

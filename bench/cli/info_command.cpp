@@ -17,20 +17,10 @@
 namespace tilewise::cli {
 namespace {
 
-double best_peak(isa which, arithmetic how) {
+std::string best_peak(isa which, measure::numbers with) {
     double best = 0;
-    for (int i = 0; i < 5; ++i) { best = std::max(best, measure::peak_gflops(which, how)); }
-    return best;
-}
-
-/// Whether the active instruction set has products of bf16 pairs.
-bool has_fastest() {
-    const bfloat16 one(1.0F);
-    float out = 0.0F;
-    const const_tensor in = bhsd(&one, 1, 1, 1, 1);
-    const plan planned =
-        plan_attention(in, in, in, bhsd(&out, 1, 1, 1, 1), {.arithmetic = arithmetic::fastest});
-    return planned.arithmetic == arithmetic::fastest;
+    for (int i = 0; i < 5; ++i) { best = std::max(best, measure::peak_gflops(which, with)); }
+    return format_fixed(best, 1);
 }
 
 void print_caches() {
@@ -51,17 +41,18 @@ void print_info(const std::string& isa_given) {
     std::cout << "memory          "
               << (memory == std::numeric_limits<std::size_t>::max() ? "unknown" : format_bytes(memory))
               << " available\n\n"
-              << "FMA peak of one core, f32 (what the arithmetic units can do at most):\n";
+              << "FMA peak of one core, f32 and f64 (what the arithmetic units can do at most):\n";
     for (const isa which : available_isas()) {
         const std::string name(isa_name(which));
         std::cout << "  " << name << std::string(14 - name.size(), ' ')
-                  << format_fixed(best_peak(which, arithmetic::exact), 1) << " GFLOP/s"
+                  << best_peak(which, measure::numbers::f32) << " and "
+                  << best_peak(which, measure::numbers::f64) << " GFLOP/s"
                   << (which == isa::sse2 ? " (multiply and add: it has no fused operation)" : "")
                   << (which == active ? "   <- active" : "") << '\n';
     }
-    if (has_fastest()) {
-        std::cout << "Peak of products of bf16 pairs: "
-                  << format_fixed(best_peak(active, arithmetic::fastest), 1) << " GFLOP/s\n";
+    if (measure::has_bf16_products()) {
+        std::cout << "Peak of products of bf16 pairs: " << best_peak(active, measure::numbers::bf16)
+                  << " GFLOP/s\n";
     }
     std::cout << "\nReading memory, 256 MiB:\n"
               << "  1 thread      " << format_fixed(measure::read_bandwidth_gbps(active, 1), 1) << " GB/s\n";

@@ -49,10 +49,21 @@ std::vector<series> series_of(const std::vector<comparison_row>& rows, const val
     return all;
 }
 
+double largest_of(const std::vector<series>& all) {
+    double largest = 0;
+    for (const series& s : all) {
+        std::istringstream data(s.data);
+        for (double x = 0, y = 0; data >> x >> y;) { largest = std::max(largest, y); }
+    }
+    return largest;
+}
+
 void write_panel(std::ostream& script, const std::string& title, const std::string& unit,
                  const std::vector<series>& all) {
     if (all.empty()) { return; }
-    script << "set title '" << title << "'\nset ylabel '" << unit << "'\n";
+    // With room for the legend above the lines.
+    script << "set title '" << title << "'\nset ylabel '" << unit
+           << "'\nset yrange [*:" << 50 * largest_of(all) << "]\n";
     for (std::size_t i = 0; i < all.size(); ++i) {
         script << "$data" << i << " << EOD\n" << all[i].data << "EOD\n";
     }
@@ -84,6 +95,19 @@ std::string quoted(const std::string& text) {
     return result + "'";
 }
 
+/// Wall times, and the limit of tiled.
+std::vector<series> times_of(const std::vector<comparison_row>& rows) {
+    std::vector<series> times = series_of(
+        rows, [](const comparison_row& r) { return r.tiled.wall_seconds; },
+        [](const comparison_row& r) { return r.naive ? r.naive->wall_seconds : 0; });
+    times.push_back({"limit: multiply-add peak", "with lines lw 2 dt 2 lc rgb '#444444'",
+                     points(rows, false, [](const comparison_row& r) {
+                         return 1e-9 * r.flops / (r.fma_peak_gflops * r.threads);
+                     })});
+    std::erase_if(times, [](const series& s) { return s.data.empty(); });
+    return times;
+}
+
 std::string script_for(const std::filesystem::path& path, const std::vector<comparison_row>& rows) {
     std::ostringstream script;
     const bool png = path.extension() == ".png";
@@ -94,8 +118,9 @@ std::string script_for(const std::filesystem::path& path, const std::vector<comp
         shortest = std::min(shortest, static_cast<double>(row.spec.tokens));
         longest = std::max(longest, static_cast<double>(row.spec.tokens));
     }
-    script << (png ? "set terminal pngcairo size 1100,480 font 'sans,11'\n"
-                   : "set terminal svg size 1100,480 font 'sans,12' background rgb 'white'\n")
+    // As wide as a README shows it.
+    script << (png ? "set terminal pngcairo size 900,430 font 'sans,11'\n"
+                   : "set terminal svg size 900,430 font 'sans,14' background rgb 'white'\n")
            << "set output " << quoted(path.string()) << "\nset multiplot layout 1,2 title 'Attention with "
            << shape.heads << " query heads, " << shape.kv_heads << " key heads, head dimension "
            << shape.head_dim << (rows.back().causal ? ", causal" : "") << ", " << rows.back().threads
@@ -104,12 +129,9 @@ std::string script_for(const std::filesystem::path& path, const std::vector<comp
               "reverse Left\n"
            << "set xlabel 'tokens'\nset xtics (" << token_ticks(rows) << ")\nset xrange [" << 0.8 * shortest
            << ":" << 1.25 * longest << "]\n";
-    write_panel(script, "Time of one call", "seconds",
-                series_of(
-                    rows, [](const comparison_row& r) { return r.tiled.wall_seconds; },
-                    [](const comparison_row& r) { return r.naive ? r.naive->wall_seconds : 0; }));
+    write_panel(script, "Time of one call", "wall time, s", times_of(rows));
     const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-    write_panel(script, "Scratch memory of one call", "MiB",
+    write_panel(script, "Scratch memory of one call", "memory, MiB",
                 series_of(
                     rows, [&](const comparison_row& r) { return mebibytes(r.tiled.scratch_bytes); },
                     [&](const comparison_row& r) { return mebibytes(r.naive_needs_bytes); }));

@@ -39,8 +39,8 @@ struct time_options {
     int repeats = 5;
 };
 
-const std::vector<element_type> types = {element_type::f32, element_type::f16, element_type::bf16,
-                                         element_type::q8_0, element_type::q4_0};
+const std::vector<element_type> types = {element_type::f32,  element_type::f64,  element_type::f16,
+                                         element_type::bf16, element_type::q8_0, element_type::q4_0};
 
 element_type type_named(const std::string& name) {
     const auto found = std::find_if(types.begin(), types.end(),
@@ -97,8 +97,14 @@ public:
         const const_tensor& q = q_.view();
         const std::int64_t value_dim = v_.view().head_dim();
         shape_ = {q.batch(), q.heads(), q.tokens(), value_dim};
-        out_.resize(static_cast<std::size_t>(q.batch() * q.heads() * q.tokens() * value_dim));
-        out_view_ = bhsd(out_.data(), q.batch(), q.heads(), q.tokens(), value_dim);
+        const auto count = static_cast<std::size_t>(q.batch() * q.heads() * q.tokens() * value_dim);
+        if (q.type == element_type::f64) {
+            out_f64_.resize(count);
+            out_view_ = bhsd(out_f64_.data(), q.batch(), q.heads(), q.tokens(), value_dim);
+        } else {
+            out_.resize(count);
+            out_view_ = bhsd(out_.data(), q.batch(), q.heads(), q.tokens(), value_dim);
+        }
         how_.causal = given.causal ? causal::bottom_right : causal::none;
         how_.threads = given.threads;
         how_.arithmetic = arithmetic_named(given.arithmetic);
@@ -116,7 +122,8 @@ public:
 
     [[nodiscard]] measure::work least_work() const {
         const double bytes = q_.needed_bytes() + k_.needed_bytes() + v_.needed_bytes() +
-                             4.0 * static_cast<double>(out_.size());
+                             4.0 * static_cast<double>(out_.size()) +
+                             8.0 * static_cast<double>(out_f64_.size());
         return {plan_.flops, bytes, k_.memory(), k_.bytes(), v_.memory(), v_.bytes()};
     }
 
@@ -125,12 +132,20 @@ public:
         return naive_ ? naive_->scratch_bytes() : plan_.scratch_bytes;
     }
     [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
-    [[nodiscard]] const std::vector<float>& out() const { return out_; }
+    /// In f32, as files have it.
+    [[nodiscard]] std::vector<float> out() const {
+        return out_f64_.empty() ? out_ : std::vector<float>(out_f64_.begin(), out_f64_.end());
+    }
+    [[nodiscard]] measure::numbers peak() const {
+        return measure::numbers_of(q_.view().type, plan_.arithmetic);
+    }
 
 private:
     void make_naive(const time_options& given) {
         plan_.arithmetic = arithmetic::exact;
         const const_tensor& q = q_.view();
+        out_.resize(out_.size() + out_f64_.size());
+        out_f64_.clear();
         const const_tensor& k = k_.view();
         plan_.threads = given.threads == 0 ? measure::default_threads() : given.threads;
         const bool openblas = given.naive == "openblas";
@@ -151,6 +166,7 @@ private:
     tilewise::isa isa_;
     std::vector<std::int64_t> shape_;
     std::vector<float> out_;
+    std::vector<double> out_f64_;
     tensor out_view_;
     options how_;
     plan plan_;
@@ -182,8 +198,7 @@ void write_output(const time_options& given, const timed_call& call) {
 
 void time_all(const time_options& given) {
     timed_call call(given);
-    const measure::limits most(choose_isa(given.isa), call.planned().arithmetic, call.planned().threads,
-                               call.least_work());
+    const measure::limits most(choose_isa(given.isa), call.peak(), call.planned().threads, call.least_work());
     call.run();  // starts the threads, and touches all memory
     write_output(given, call);
     const nlohmann::ordered_json first = {
@@ -215,8 +230,8 @@ void add_time(CLI::App& app) {
     command->add_option("--k", given->k, "Keys, .npy")->required();
     command->add_option("--v", given->v, "Values, .npy")->required();
     command->add_option("--out", given->out, "Where to write the output, .npy");
-    command->add_option("--type", given->q_type, "How queries are stored: f32, f16 or bf16")
-        ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+    command->add_option("--type", given->q_type, "How queries are stored: f32, f64, f16 or bf16")
+        ->check(CLI::IsMember({"f32", "f64", "f16", "bf16"}))
         ->capture_default_str();
     command->add_option("--kv-type", given->kv_type, "How keys and values are stored")
         ->check(CLI::IsMember(names))

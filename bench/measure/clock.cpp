@@ -60,7 +60,7 @@ double median(std::vector<double> values) {
 }
 
 double spread(std::vector<double> values) {
-    if (values.size() < 4) { return 0; }
+    if (values.empty()) { return 0; }
     std::sort(values.begin(), values.end());
     const std::size_t quarter = values.size() / 4;
     return (values[values.size() - 1 - quarter] - values[quarter]) / median(values);

@@ -39,7 +39,7 @@ private:
 [[nodiscard]] double smallest(const std::vector<double>& values);
 
 /// How far the middle half of the values spreads, over their median: a quarter of them is below it, and a
-/// quarter above; 0 of fewer than four.
+/// quarter above. All of fewer than four.
 [[nodiscard]] double spread(std::vector<double> values);
 
 /// The largest; 0 of none.

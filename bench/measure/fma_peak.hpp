@@ -3,6 +3,8 @@
 #ifndef TILEWISE_MEASURE_FMA_PEAK_HPP
 #define TILEWISE_MEASURE_FMA_PEAK_HPP
 
+#include <cstdint>
+
 #include <tilewise/attention.hpp>
 #include <tilewise/isa.hpp>
 
@@ -13,9 +15,17 @@ namespace tilewise::measure {
 /// set without fused multiply-adds (SSE2) multiplies and adds.
 [[nodiscard]] double fma_peak_gflops(isa which);
 
-/// The peak of the instructions that an arithmetic is made of: the same, or, for arithmetic::fastest, that of
-/// the products of bf16 pairs. Only for what plan::arithmetic says.
-[[nodiscard]] double peak_gflops(isa which, arithmetic how);
+/// What products and sums are made of: fused multiply-adds of f32 or f64, or products of bf16 pairs.
+enum class numbers : std::uint8_t { f32, f64, bf16 };
+
+/// Those of a call with queries of this type, and the arithmetic that plan::arithmetic says.
+[[nodiscard]] numbers numbers_of(element_type queries, arithmetic how);
+
+/// The same for any of them.
+[[nodiscard]] double peak_gflops(isa which, numbers with);
+
+/// Whether the active instruction set has products of bf16 pairs, in this build and on this processor.
+[[nodiscard]] bool has_bf16_products();
 
 }  // namespace tilewise::measure
 

@@ -14,6 +14,9 @@ struct machine_kernels {
     void (*multiply_add_chains)(std::int64_t rounds);
     /// Floating-point operations of one round.
     int flops_per_round;
+    /// The same in f64.
+    void (*f64_chains)(std::int64_t rounds);
+    int f64_flops_per_round;
     /// The sum of `count` values, a multiple of 64, at an address that is a multiple of 64: from front to
     /// back, the fastest way to read what is in a cache.
     float (*sum)(const float* values, std::int64_t count);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fma_peak.hpp"
-
 namespace tilewise::measure {
 namespace {
 
@@ -19,8 +17,8 @@ constexpr double least_seconds = 1e-3;
 
 }  // namespace
 
-limits::limits(isa which, arithmetic how, int threads, const work& of)
-    : isa_(which), arithmetic_(how), threads_(threads), work_(of) {
+limits::limits(isa which, numbers with, int threads, const work& of)
+    : isa_(which), numbers_(with), threads_(threads), work_(of) {
     work_.memory_bytes = std::min(work_.memory_bytes, most_bytes);
     work_.more_memory_bytes = std::min(work_.more_memory_bytes, most_bytes);
     double best = 0;
@@ -54,7 +52,7 @@ double limits::read(read_order order, int passes) const {
 limit_rates limits::rates() const {
     const double seconds = read(order_, passes_);
     const auto bytes = static_cast<double>(work_.memory_bytes + work_.more_memory_bytes);
-    return {peak_gflops(isa_, arithmetic_), 1e-9 * bytes * passes_ / seconds};
+    return {peak_gflops(isa_, numbers_), 1e-9 * bytes * passes_ / seconds};
 }
 
 double limits::seconds(const limit_rates& at) const {

@@ -1,5 +1,5 @@
 // What the machine allows a call at most, measured beside it: the larger of the time that its operations take
-// at the peak of its arithmetic, and the time that its bytes take at the speed at which the same memory is
+// at the peak of its multiply-adds, and the time that its bytes take at the speed at which the same memory is
 // read.
 
 #ifndef TILEWISE_MEASURE_LIMITS_HPP
@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <vector>
 
-#include <tilewise/attention.hpp>
 #include <tilewise/isa.hpp>
 
+#include "fma_peak.hpp"
 #include "read_bandwidth.hpp"
 
 namespace tilewise::measure {
@@ -33,7 +33,7 @@ struct limit_rates {
 
 class limits {
 public:
-    limits(isa which, arithmetic how, int threads, const work& of);
+    limits(isa which, numbers with, int threads, const work& of);
 
     /// A few milliseconds to tens of them. By CPU time, divided by the threads: what others take away of the
     /// cores does not count, what they take away of the memory's speed does.
@@ -47,7 +47,7 @@ private:
     [[nodiscard]] double read(read_order order, int passes) const;
 
     isa isa_;
-    arithmetic arithmetic_;
+    numbers numbers_;
     int threads_;
     work work_;
     read_order order_ = read_order::in_order;

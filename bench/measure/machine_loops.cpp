@@ -6,21 +6,22 @@
 namespace tilewise::measure::TILEWISE_ISA {
 namespace {
 
+template <class Vector, class Number>
 void multiply_add_chains(std::int64_t rounds) {
-    vec chain[chains];
+    Vector chain[chains];
     TILEWISE_MEASURE_UNROLL
-    for (int i = 0; i < chains; ++i) { chain[i] = broadcast(1.0F + static_cast<float>(i)); }
-    vec factor = broadcast(0.5F);
-    vec term = broadcast(0.5F);
+    for (int i = 0; i < chains; ++i) { chain[i] = broadcast(static_cast<Number>(1 + i)); }
+    Vector factor = broadcast(static_cast<Number>(0.5));
+    Vector term = factor;
     forget(factor);
     forget(term);
     // Every chain tends to 1: nothing overflows, and nothing becomes subnormal and slow.
     for (std::int64_t round = 0; round < rounds; ++round) {
         TILEWISE_MEASURE_UNROLL
-        for (vec& value : chain) { value = multiply_add(value, factor, term); }
+        for (Vector& value : chain) { value = multiply_add(value, factor, term); }
     }
     TILEWISE_MEASURE_UNROLL
-    for (vec& value : chain) { forget(value); }
+    for (Vector& value : chain) { forget(value); }
 }
 
 float total_of(const vec (&partial)[4]) {
@@ -63,6 +64,11 @@ float sum_streams(const float* values, std::int64_t count) {
 }  // namespace
 
 extern const machine_kernels machine_table;
-const machine_kernels machine_table = {multiply_add_chains, 2 * lanes* chains, sum, sum_streams};
+const machine_kernels machine_table = {multiply_add_chains<vec, float>,
+                                       2 * lanes* chains,
+                                       multiply_add_chains<f64_vec, double>,
+                                       lanes* chains,
+                                       sum,
+                                       sum_streams};
 
 }  // namespace tilewise::measure::TILEWISE_ISA

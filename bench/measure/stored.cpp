@@ -61,6 +61,8 @@ const char* name_of(element_type type) {
             return "f16";
         case element_type::bf16:
             return "bf16";
+        case element_type::f64:
+            return "f64";
         case element_type::q8_0:
             return "q8_0";
         case element_type::q4_0:

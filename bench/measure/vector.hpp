@@ -5,6 +5,7 @@
 //   zero_where_less(x, limit, value)  value, or 0 in lanes where x < limit;
 //   scale_by_power(value, shifted)    value * 2^n, where shifted = n + 1.5 * 2^23;
 //   forget(value)                     makes the optimiser forget what it knows of a value.
+// f64_vec is as wide, and has what its peak takes.
 
 #ifndef TILEWISE_MEASURE_VECTOR_HPP
 #define TILEWISE_MEASURE_VECTOR_HPP
@@ -45,6 +46,12 @@ TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
 }
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 TILEWISE_MEASURE_INLINE void forget(vec& value) { asm volatile("" : "+v"(value)); }
+using f64_vec = __m512d;
+TILEWISE_MEASURE_INLINE f64_vec broadcast(double value) { return _mm512_set1_pd(value); }
+TILEWISE_MEASURE_INLINE f64_vec multiply_add(f64_vec a, f64_vec b, f64_vec c) {
+    return _mm512_fmadd_pd(a, b, c);
+}
+TILEWISE_MEASURE_INLINE void forget(f64_vec& value) { asm volatile("" : "+v"(value)); }
 #elif defined(TILEWISE_ISA_IS_avx2)
 using vec = __m256;
 inline constexpr int lanes = 8;
@@ -64,6 +71,12 @@ TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
 }
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 TILEWISE_MEASURE_INLINE void forget(vec& value) { asm volatile("" : "+x"(value)); }
+using f64_vec = __m256d;
+TILEWISE_MEASURE_INLINE f64_vec broadcast(double value) { return _mm256_set1_pd(value); }
+TILEWISE_MEASURE_INLINE f64_vec multiply_add(f64_vec a, f64_vec b, f64_vec c) {
+    return _mm256_fmadd_pd(a, b, c);
+}
+TILEWISE_MEASURE_INLINE void forget(f64_vec& value) { asm volatile("" : "+x"(value)); }
 #elif defined(TILEWISE_ISA_IS_sse2)
 // No fused multiply-add: its peak is that of a multiplication and an addition.
 using vec = __m128;
@@ -84,6 +97,12 @@ TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
 }
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 TILEWISE_MEASURE_INLINE void forget(vec& value) { asm volatile("" : "+x"(value)); }
+using f64_vec = __m128d;
+TILEWISE_MEASURE_INLINE f64_vec broadcast(double value) { return _mm_set1_pd(value); }
+TILEWISE_MEASURE_INLINE f64_vec multiply_add(f64_vec a, f64_vec b, f64_vec c) {
+    return _mm_add_pd(_mm_mul_pd(a, b), c);
+}
+TILEWISE_MEASURE_INLINE void forget(f64_vec& value) { asm volatile("" : "+x"(value)); }
 #elif defined(TILEWISE_ISA_IS_neon)
 using vec = float32x4_t;
 inline constexpr int lanes = 4;
@@ -103,6 +122,10 @@ TILEWISE_MEASURE_INLINE vec scale_by_power(vec value, vec shifted) {
 }
 TILEWISE_MEASURE_INLINE vec multiply_add(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }
 TILEWISE_MEASURE_INLINE void forget(vec& value) { asm volatile("" : "+w"(value)); }
+using f64_vec = float64x2_t;
+TILEWISE_MEASURE_INLINE f64_vec broadcast(double value) { return vdupq_n_f64(value); }
+TILEWISE_MEASURE_INLINE f64_vec multiply_add(f64_vec a, f64_vec b, f64_vec c) { return vfmaq_f64(c, a, b); }
+TILEWISE_MEASURE_INLINE void forget(f64_vec& value) { asm volatile("" : "+w"(value)); }
 #else
 #    error "vector.hpp: no vector type for this instruction set"
 #endif

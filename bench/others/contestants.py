@@ -30,13 +30,13 @@ class Torch:
 
     def __init__(self, case, q, k, v, threads, repeated):
         self.torch = torch = import_or_none("torch")
-        if torch is None or case.kv_type not in ("f32", "f16", "bf16"):
+        if torch is None or case.kv_type not in ("f32", "f64", "f16", "bf16"):
             raise Unsupported
         if repeated and case.heads == case.kv_heads:
             raise Unsupported
         self.name = "PyTorch " + torch.__version__.split("+")[0] + (", keys repeated" if repeated else "")
         torch.set_num_threads(threads)
-        kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[case.kv_type]
+        kind = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}[case.kv_type]
         if repeated:
             k, v = repeat_heads(case, k), repeat_heads(case, v)
         self.tensors = [torch.from_numpy(x).to(kind) for x in (q, k, v)]
@@ -107,7 +107,7 @@ class Ggml:
 
     def __init__(self, case, q, k, v, threads):
         self.ggml = ggml = import_or_none("ggml")
-        if ggml is None:
+        if ggml is None or case.kv_type == "f64":
             raise Unsupported
         self.name = f"ggml {ggml.ggml_version().decode()}"
         kind = getattr(ggml, "GGML_TYPE_" + case.kv_type.upper())

@@ -1,5 +1,5 @@
-// small_call/ISA/d:D/T:LENGTH: what a call costs beside its arithmetic. competing/...: another thread keeps a
-// core busy; two threads should still not be slower than one.
+// small_call/ISA/d:D/T:LENGTH: what a call costs beside its arithmetic. competing/...: another process keeps
+// a core busy; two threads should still not be slower than one.
 
 #include <tilewise/isa.hpp>
 
@@ -7,7 +7,7 @@
 
 namespace tilewise::suites {
 
-void add_calls(const registry& to) {
+void add_calls(row_list& to) {
     for (const isa which : available_isas()) {
         for (const std::int64_t dim : {64, 128}) {
             for (const std::int64_t tokens : {1, 4, 16, 64, 128}) {

@@ -42,7 +42,7 @@ bool is_usual(const shape& s) {
     return s.keys == 32768 || (plain && s.keys != 131072) || (s.heads == 32 && s.keys == 512);
 }
 
-void add_variants(const registry& to, shape s) {
+void add_variants(row_list& to, shape s) {
     for (const int threads : {1, 2}) {
         s.threads = threads;
         for (const layout rows : {layout::bhsd, layout::bshd}) {
@@ -54,7 +54,7 @@ void add_variants(const registry& to, shape s) {
 
 }  // namespace
 
-void add_decode(const registry& to) {
+void add_decode(row_list& to) {
     for (const isa which : available_isas()) {
         for (const std::int64_t batch : {1, 8}) {
             for (const std::int64_t heads : {8, 32, 64}) {
@@ -74,7 +74,7 @@ void add_decode(const registry& to) {
     }
 }
 
-void add_rows(const registry& to) {
+void add_rows(row_list& to) {
     for (const isa which : available_isas()) {
         for (const std::int64_t dim : {64, 128, 256}) {
             for (const element_type type : key_types()) {

@@ -22,7 +22,7 @@ std::string row_name(const char* suite, const shape& s) {
 
 }  // namespace
 
-void add_masks(const registry& to) {
+void add_masks(row_list& to) {
     for (const isa which : available_isas()) {
         for (const std::int64_t dim : {64, 128}) {
             for (const std::int64_t tokens : {1024, 4096, 8192, 32768}) {
@@ -41,7 +41,7 @@ void add_masks(const registry& to) {
     }
 }
 
-void add_layouts(const registry& to) {
+void add_layouts(row_list& to) {
     for (const isa which : available_isas()) {
         for (const std::int64_t dim : {64, 128}) {
             for (const element_type type : {element_type::f32, element_type::f16, element_type::bf16}) {

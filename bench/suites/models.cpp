@@ -54,7 +54,7 @@ shape shape_of(const model& m, std::int64_t queries, std::int64_t keys, int thre
 
 }  // namespace
 
-void add_models(const registry& to) {
+void add_models(row_list& to) {
     for (const model& m : models) {
         const std::string name = std::string("models/") + m.name;
         for (const int threads : {1, 2}) {

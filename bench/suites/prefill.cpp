@@ -13,8 +13,8 @@ struct grouping {
     std::int64_t kv_heads;
 };
 
-/// One head is enough to see a kernel's speed; the others share one key head among their rows.
-constexpr grouping groupings[] = {{1, 1}, {4, 4}, {4, 1}, {8, 1}};
+/// One head is enough to see a kernel's speed; then MHA, GQA 4:1 and MQA.
+constexpr grouping groupings[] = {{1, 1}, {4, 4}, {8, 2}, {8, 1}};
 
 shape square(isa which, std::int64_t tokens, std::int64_t dim, const grouping& heads) {
     shape s;
@@ -51,7 +51,7 @@ bool is_usual(const shape& s) {
            (s.heads == 1 || s.kv_type == element_type::f32);
 }
 
-void add_variants(const registry& to, shape s) {
+void add_variants(row_list& to, shape s) {
     for (const masking mask : {masking::no_mask, masking::causal}) {
         s.mask = mask;
         for (const int threads : {1, 2}) {
@@ -61,7 +61,7 @@ void add_variants(const registry& to, shape s) {
     }
 }
 
-void add_types(const registry& to, shape s) {
+void add_types(row_list& to, shape s) {
     for (const element_type type : key_types()) {
         s.kv_type = type;
         s.q_type = query_type_for(type);
@@ -74,7 +74,7 @@ void add_types(const registry& to, shape s) {
 
 }  // namespace
 
-void add_prefill(const registry& to) {
+void add_prefill(row_list& to) {
     for (const isa which : available_isas()) {
         for (const std::int64_t dim : {64, 128, 256}) {
             for (const grouping& heads : groupings) {
@@ -86,7 +86,7 @@ void add_prefill(const registry& to) {
     }
 }
 
-void add_threads(const registry& to) {
+void add_threads(row_list& to) {
     const int all = measure::default_threads();
     for (const std::int64_t tokens : {1024, 8192}) {
         for (int threads = 1; threads <= all;

@@ -27,11 +27,10 @@ double pairs_below_diagonal(double n) { return n * (n + 1) / 2; }
 
 }  // namespace
 
-problem::problem(const shape& s)
-    : s_(s), result_(static_cast<std::size_t>(s.batch * s.heads * s.queries * s.value_dim)) {
+problem::problem(const shape& s) : s_(s) {
     place_tensors();
+    place_result();
     set_scales();
-    out_ = bhsd(result_.data(), s.batch, s.heads, s.queries, s.value_dim);
     how_.threads = s.threads;
     how_.arithmetic = s.arithmetic;
     how_.scratch_budget = s.scratch_budget;
@@ -64,6 +63,14 @@ void problem::place_tensors() {
     k_ = place(k_memory_, s.kv_type, s.kv_heads, s.keys, s.head_dim);
     v_ = s.values_in_keys ? k_.slice(axis::head_dim, 0, s.value_dim)
                           : place(v_memory_, s.kv_type, s.kv_heads, s.keys, s.value_dim);
+}
+
+void problem::place_result() {
+    const shape& s = s_;
+    const element_type type = s.q_type == element_type::f64 ? element_type::f64 : element_type::f32;
+    result_ = storage(type, s.batch * s.heads * s.queries * s.value_dim);
+    const const_tensor read = whole(result_, type, {s.batch, s.heads, s.queries, s.value_dim}, false);
+    out_ = {result_.data(), type, read.extents, read.strides};
 }
 
 void problem::set_scales() {
@@ -157,7 +164,7 @@ measure::work problem::least_work() const {
     measure::work least;
     least.flops = 2.0 * static_cast<double>(s_.head_dim + s_.value_dim) * visible_scores();
     least.bytes = bytes_of(q_.type, elements(q_)) + bytes_of(k_.type, elements(k_)) +
-                  4.0 * static_cast<double>(result_.size());
+                  bytes_of(out_.type, elements(out_));
     if (!s_.values_in_keys) { least.bytes += bytes_of(v_.type, elements(v_)); }
     if (how_.mask.data != nullptr) { least.bytes += static_cast<double>(s_.queries * s_.keys); }
     if (how_.bias.data != nullptr) { least.bytes += 4.0 * static_cast<double>(s_.queries * s_.keys); }

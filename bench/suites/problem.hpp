@@ -31,6 +31,7 @@ public:
 
 private:
     void place_tensors();
+    void place_result();
     void set_mask();
     void set_scales();
     [[nodiscard]] double visible_scores() const;
@@ -40,7 +41,7 @@ private:
     storage k_memory_;
     storage v_memory_;
     storage mask_memory_;
-    std::vector<float> result_;
+    storage result_;
     std::vector<float> scales_;
     std::vector<float> per_head_;
     std::vector<std::int64_t> documents_;

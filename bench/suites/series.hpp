@@ -20,7 +20,7 @@ struct timed_call {
     std::function<void()> run;
     measure::work least;
     tilewise::isa isa{};
-    tilewise::arithmetic arithmetic{};
+    measure::numbers peak{};  ///< what its operations are compared with
     int threads = 1;
     std::size_t scratch_bytes = 0;
 };
@@ -37,8 +37,11 @@ struct timed_call {
 ///   flops, bytes  what a call has to do at least
 ///   scratch       bytes that a call allocates
 ///   repeats       batches of calls
+/// attention_benchmark adds:
+///   peak_memory   the most resident memory of a process that makes one call and nothing else
 /// Beside them, the library's own columns are means: of wall time, and of the calling thread's CPU time.
-/// The label tells which limit counts, and whether its spread is above 10 %.
+/// The label tells which limit counts, and whether it is not to be trusted: its spread is above 10 %
+/// (UNSTEADY), or calls were faster (EXCEEDED).
 void time_call(benchmark::State& state, const timed_call& call);
 
 }  // namespace tilewise::suites

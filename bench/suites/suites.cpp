@@ -2,21 +2,41 @@
 
 #include <benchmark/benchmark.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <memory>
 #include <new>
-#include <thread>
+#include <optional>
+#include <stdexcept>
 
 #include <tilewise/isa.hpp>
 
+#include "busy_process.hpp"
+#include "child_process.hpp"
+#include "fma_peak.hpp"
+#include "machine.hpp"
 #include "problem.hpp"
 #include "series.hpp"
 
 namespace tilewise::suites {
 namespace {
 
+/// What peak_memory_of says in a process of its own; asked once, as a benchmark runs several times.
+std::size_t peak_memory_elsewhere(const std::string& name) {
+    static std::map<std::string, std::size_t> known;
+    const auto [found, is_new] = known.try_emplace(name, 0);
+    if (is_new) {
+        const measure::child_result child =
+            measure::run_child(measure::own_path(""), {std::string(peak_memory_option) + name});
+        if (child.exit_code == 0) { found->second = std::strtoull(child.output.c_str(), nullptr, 10); }
+    }
+    return found->second;
+}
+
 /// The body of a row; skips it, with a message, if there is too little memory.
-void time_problem(benchmark::State& state, const shape& s) {
+void time_row(benchmark::State& state, const row& r) {
+    const shape& s = r.what;
     force_isa(s.isa);
     try {
         const std::shared_ptr<const problem> p = problem_of(s);
@@ -25,38 +45,38 @@ void time_problem(benchmark::State& state, const shape& s) {
             state.SkipWithError("this machine has no bf16 products");
             return;
         }
-        time_call(state, {[&] { p->run(); }, p->least_work(), planned.isa, planned.arithmetic,
-                          planned.threads, planned.scratch_bytes});
-    } catch (const std::bad_alloc&) { state.SkipWithError("not enough memory for this shape"); }
-}
-
-void time_competing(benchmark::State& state, const shape& s) {
-    force_isa(s.isa);
-    const std::shared_ptr<const problem> p = problem_of(s);
-    std::atomic<bool> stop = false;
-    std::thread busy([&stop] {
-        while (!stop.load(std::memory_order_relaxed)) {}
-    });
-    for (auto unused : state) {
-        static_cast<void>(unused);
-        p->run();
+        std::optional<measure::busy_process> busy;
+        if (r.competing) { busy.emplace(); }
+        time_call(state, {[&] { p->run(); }, p->least_work(), planned.isa,
+                          measure::numbers_of(s.q_type, planned.arithmetic), planned.threads,
+                          planned.scratch_bytes});
+        busy.reset();
+        const std::size_t peak_memory = peak_memory_elsewhere(r.name);
+        if (peak_memory > 0) { state.counters["peak_memory"] = static_cast<double>(peak_memory); }
+    } catch (const std::bad_alloc&) {
+        state.SkipWithError("not enough memory for this shape");
+    } catch (const std::invalid_argument& error) {  // such as f64, in a build without
+        state.SkipWithError(error.what());
     }
-    stop = true;
-    busy.join();
 }
 
 }  // namespace
 
-void registry::add(const std::string& name, const shape& s, bool usual) const {
-    if (!usual && !everything_) { return; }
-    auto* const row = benchmark::RegisterBenchmark(name.c_str(), time_problem, s);
-    row->Unit(benchmark::kMicrosecond);
+void row_list::register_rows(bool all) const {
+    for (const row& r : rows_) {
+        if (!r.usual && !all) { continue; }
+        auto* const made = benchmark::RegisterBenchmark(r.name.c_str(), time_row, r);
+        made->Unit(benchmark::kMicrosecond);
+        if (r.competing) { made->UseRealTime(); }
+    }
 }
 
-void registry::add_competing(const std::string& name, const shape& s) const {
-    if (!everything_) { return; }
-    auto* const row = benchmark::RegisterBenchmark(name.c_str(), time_competing, s);
-    row->Unit(benchmark::kMicrosecond)->UseRealTime();
+std::size_t row_list::peak_memory_of(std::string_view name) const {
+    const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const row& r) { return r.name == name; });
+    if (found == rows_.end()) { return 0; }
+    force_isa(found->what.isa);
+    problem(found->what).run();
+    return measure::peak_resident_memory();
 }
 
 isa fastest() { return available_isas().back(); }
@@ -65,13 +85,14 @@ std::string isa_prefix(isa which) { return std::string(isa_name(which)) + "/"; }
 
 const std::vector<element_type>& key_types() {
     static const std::vector<element_type> types = {
-        element_type::f32,  element_type::f16, element_type::bf16, element_type::q8_0,
+        element_type::f32,  element_type::f64, element_type::f16,  element_type::bf16, element_type::q8_0,
         element_type::q4_0, element_type::i8,  element_type::e4m3, element_type::e5m2};
     return types;
 }
 
 element_type query_type_for(element_type keys) {
-    return keys == element_type::f16 || keys == element_type::bf16 ? keys : element_type::f32;
+    const bool alike = keys == element_type::f64 || keys == element_type::f16 || keys == element_type::bf16;
+    return alike ? keys : element_type::f32;
 }
 
 std::string length_name(std::int64_t tokens) {

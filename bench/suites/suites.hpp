@@ -1,38 +1,54 @@
-// The suites of attention_benchmark. Each function registers one; a row that is not usual is registered only
-// if a filter was given that may ask for it.
+// The suites of attention_benchmark: each function adds the rows of one.
 
 #ifndef TILEWISE_SUITES_SUITES_HPP
 #define TILEWISE_SUITES_SUITES_HPP
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shape.hpp"
 
 namespace tilewise::suites {
 
-class registry {
-public:
-    explicit registry(bool everything) : everything_(everything) {}
-
-    /// Times one problem. `usual`: a part of the default selection.
-    void add(const std::string& name, const shape& s, bool usual) const;
-
-    /// The same with another thread that keeps a core busy, by wall time.
-    void add_competing(const std::string& name, const shape& s) const;
-
-private:
-    bool everything_;
+struct row {
+    std::string name;
+    shape what;
+    bool usual = false;      ///< a part of the default selection
+    bool competing = false;  ///< another process keeps a core busy meanwhile
 };
 
-void add_prefill(const registry& to);
-void add_decode(const registry& to);
-void add_rows(const registry& to);
-void add_masks(const registry& to);
-void add_layouts(const registry& to);
-void add_models(const registry& to);
-void add_calls(const registry& to);
-void add_threads(const registry& to);
+class row_list {
+public:
+    void add(const std::string& name, const shape& s, bool usual) {
+        rows_.push_back({name, s, usual, false});
+    }
+    void add_competing(const std::string& name, const shape& s) { rows_.push_back({name, s, false, true}); }
+
+    [[nodiscard]] const std::vector<row>& all() const { return rows_; }
+
+    /// Makes benchmarks of the usual rows, or of all.
+    void register_rows(bool all) const;
+
+    /// The most memory that this process has had resident after one call of that row, in bytes; 0 if there is
+    /// none of that name. For a process of its own.
+    [[nodiscard]] std::size_t peak_memory_of(std::string_view name) const;
+
+private:
+    std::vector<row> rows_;
+};
+
+/// How a process is asked for peak_memory_of.
+inline constexpr std::string_view peak_memory_option = "--peak_memory_of=";
+
+void add_prefill(row_list& to);
+void add_decode(row_list& to);
+void add_rows(row_list& to);
+void add_masks(row_list& to);
+void add_layouts(row_list& to);
+void add_models(row_list& to);
+void add_calls(row_list& to);
+void add_threads(row_list& to);
 
 /// The fastest instruction set of the machine, which is what a user runs.
 [[nodiscard]] isa fastest();
