@@ -73,8 +73,6 @@ const char* name_of(element_type type) {
             return "e4m3";
         case element_type::e5m2:
             return "e5m2";
-        case element_type::f64:
-            return "f64";
         default:
             return "f32";
     }

@@ -225,23 +225,22 @@ private:
 };
 
 /// Whether no number of a unit is infinite or NaN.
+#if defined(TILEWISE_BF16_PAIRS)
 TILEWISE_INLINE bool is_finite(const real& unit) {
-    if constexpr (in_pairs) {
-        std::uint32_t bits = 0;
-        __builtin_memcpy(&bits, &unit, sizeof bits);
-        return (bits & 0x7f80U) != 0x7f80U && (bits & 0x7f800000U) != 0x7f800000U;
-    } else {
-        return is_finite_number(unit);
-    }
+    std::uint32_t bits = 0;
+    __builtin_memcpy(&bits, &unit, sizeof bits);
+    return (bits & 0x7f80U) != 0x7f80U && (bits & 0x7f800000U) != 0x7f800000U;
 }
+#else
+TILEWISE_INLINE bool is_finite(real unit) { return is_finite_number(unit); }
+#endif
 
 /// Whether no element of a tile is infinite or NaN; it has rows of so many units.
 inline bool all_finite(const tile& rows, std::int64_t count, std::int64_t units) {
     bool finite = true;
     for (std::int64_t j = 0; j < count; ++j) {
-        for (std::int64_t i = 0; i < units; ++i) {
-            finite = finite && is_finite(rows.data[j * rows.stride + i]);
-        }
+        const real* const row = rows.data + j * rows.stride;
+        for (std::int64_t i = 0; i < units; ++i) { finite &= is_finite(row[i]); }
     }
     return finite;
 }
