@@ -119,6 +119,19 @@ void fill_with_all(const owned_tensor& shorts, const owned_tensor& floats) {
     }
 }
 
+/// Queries of 0 give every key one weight: the output is the value that all keys have.
+void check_uniform(const attention_case& which) {
+    const inputs given = make_inputs(which);
+    given.q.fill([] { return 0.0F; });
+    for (const float value : {1.0F, 100.0F}) {
+        given.v.fill([=] { return value; });
+        const results want = make_results(which);
+        want.out.fill([=] { return value; });
+        INFO(show(which));
+        CHECK(first_difference(tiled(which, given).out.view(), want.out.view()) == "");
+    }
+}
+
 }  // namespace
 
 TEST_CASE("types: the conversion functions round to the nearest even, and back exactly") {
@@ -209,22 +222,32 @@ TEST_CASE("types: every stored value of q, k and bias") {
 TEST_CASE("types: uniform attention over many keys is exact in every mixture of types") {
     for (const count keys : {count{1000}, count{4096}, by_effort(8192, 65536, 65536)}) {
         for (std::size_t mix = 0; mix < 81; ++mix) {
-            attention_case which{.queries = 3,
-                                 .keys = keys,
-                                 .key_dim = 4,
-                                 .value_dim = 5,
-                                 .causal = tilewise::causal::bottom_right};
-            which.types = {float_types[mix % 3], float_types[mix / 3 % 3], float_types[mix / 9 % 3],
-                           float_types[mix / 27]};
-            const inputs given = make_inputs(which);
-            given.q.fill([] { return 0.0F; });
-            for (const float value : {1.0F, 100.0F}) {
-                given.v.fill([=] { return value; });
-                const results want = make_results(which);
-                want.out.fill([=] { return value; });
-                INFO(show(which));
-                CHECK(first_difference(tiled(which, given).out.view(), want.out.view()) == "");
+            check_uniform({.queries = 3,
+                           .keys = keys,
+                           .key_dim = 4,
+                           .value_dim = 5,
+                           .causal = tilewise::causal::bottom_right,
+                           .types = {float_types[mix % 3], float_types[mix / 3 % 3], float_types[mix / 9 % 3],
+                                     float_types[mix / 27]}});
+        }
+    }
+}
+
+TEST_CASE("types: uniform attention of many queries, and with fastest or in f64, is exact") {
+    for (const count keys : {count{1000}, by_effort(8192, 65536, 65536)}) {
+        for (const count queries : {1, 50}) {
+            attention_case which{.queries = queries, .keys = keys, .key_dim = 4, .value_dim = 5};
+            for (const element_type type : float_types) {
+                which.types = {type, type, type, type};
+                check_uniform(which);
             }
+            which.types = bf16_types;
+            which.arithmetic = tilewise::arithmetic::fastest;
+            check_uniform(which);
+#ifdef TILEWISE_TESTS_HAVE_F64
+            which.arithmetic = tilewise::arithmetic::exact;
+            check_uniform(in_f64(which));
+#endif
         }
     }
 }
