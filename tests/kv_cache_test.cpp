@@ -136,17 +136,17 @@ TEST_CASE("kv_cache: uniform attention over many keys is exact in every storage 
         std::array<float, 2> values;
     };
     const count tokens = by_effort(8192, 65536, 65536);
-    for (const auto& [type, values] : {stored_exactly{element_type::f32, {1.0F, 100.0F}},
-                                       stored_exactly{element_type::f16, {1.0F, 100.0F}},
-                                       stored_exactly{element_type::bf16, {1.0F, 100.0F}},
-                                       stored_exactly{element_type::q8_0, {127.0F, 63.5F}},
-                                       stored_exactly{element_type::q4_0, {1.0F, 100.0F}},
-                                       stored_exactly{element_type::i8, {127.0F, 63.5F}},
-                                       stored_exactly{element_type::e4m3, {1.75F, 112.0F}},
-                                       stored_exactly{element_type::e5m2, {1.75F, 112.0F}}}) {
-        for (const float value : values) {
+    for (const stored_exactly& stored : {stored_exactly{element_type::f32, {1.0F, 100.0F}},
+                                         stored_exactly{element_type::f16, {1.0F, 100.0F}},
+                                         stored_exactly{element_type::bf16, {1.0F, 100.0F}},
+                                         stored_exactly{element_type::q8_0, {127.0F, 63.5F}},
+                                         stored_exactly{element_type::q4_0, {1.0F, 100.0F}},
+                                         stored_exactly{element_type::i8, {127.0F, 63.5F}},
+                                         stored_exactly{element_type::e4m3, {1.75F, 112.0F}},
+                                         stored_exactly{element_type::e5m2, {1.75F, 112.0F}}}) {
+        for (const float value : stored.values) {
             kv_cache_options how = options_with(256, tokens / 256);
-            how.k_type = how.v_type = type;
+            how.k_type = how.v_type = stored.type;
             kv_cache cache(how);
             const int sequence = cache.add();
             const owned_tensor v({1, kv_heads, tokens, 64});
@@ -159,7 +159,7 @@ TEST_CASE("kv_cache: uniform attention over many keys is exact in every storage 
                 cache.attention(std::array{sequence}, zeros.view(), out.view(), {});
                 const owned_tensor same(out.view().extents);
                 same.fill([=] { return value; });
-                INFO(show(type), ", ", value, ", ", queries, " queries");
+                INFO(show(stored.type), ", ", value, ", ", queries, " queries");
                 CHECK(first_difference(out.view(), same.view()) == "");
             }
         }

@@ -160,17 +160,22 @@ TILEWISE_INLINE key_range keys_in_chunk(const panel& p, std::int64_t start) {
 inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t start) {
     sighting seen[2][chunks_ahead];  // by `visible`, by `blocks`
     byte_columns columns[chunks_ahead];
-    for (byte_columns& of_chunk : columns) { of_chunk.keys = 0; }
+    key_range keys[chunks_ahead];  // from the task's first one on
+    int chunks = 0;
+    for (int i = 0; i < chunks_ahead; ++i) {
+        const key_range here = keys_in_chunk(p, start + i * contract::chunk_keys);
+        keys[i] = {here.first - t.first_key, here.last - t.first_key};
+        columns[i].keys = 0;
+        if (!is_empty(here)) { chunks = i + 1; }
+    }
     const auto look_at_row = [&](const auto& row, sighting* of_chunks) {
-        for (int i = 0; i < chunks_ahead; ++i) {
-            const key_range keys = keys_in_chunk(p, start + i * contract::chunk_keys);
-            if (is_empty(keys)) { continue; }
-            look(row, {keys.first - t.first_key, keys.last - t.first_key}, of_chunks[i], columns[i]);
+        for (int i = 0; i < chunks; ++i) {
+            if (!is_empty(keys[i])) { look(row, keys[i], of_chunks[i], columns[i]); }
         }
     };
     visit_key_rows(s, t, p, [&](std::int64_t, const auto& row) { look_at_row(row, seen[0]); });
     visit_block_rows(s, t, p, [&](std::int64_t, const block_row& row) { look_at_row(row, seen[1]); });
-    for (int i = 0; i < chunks_ahead; ++i) { columns[i].add_to(seen[0][i]); }
+    for (int i = 0; i < chunks; ++i) { columns[i].add_to(seen[0][i]); }
     const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
     for (int i = 0; i < chunks_ahead; ++i) {
         bool hidden = false;

@@ -19,9 +19,9 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// What the keys of a tile are to the rows of a panel.
 enum class tile_visibility : unsigned char { none, some, all };
 
-/// Chunks whose tensor masks are looked at in one go: rows of a mask often lie on pages of their own, and
-/// looking a page up takes longer than reading a chunk's part of it.
-inline constexpr int chunks_ahead = 8;
+/// Chunks whose tensor masks are looked at in one go: rows of a mask of bytes often lie on pages of their
+/// own, and looking a page up takes longer than reading all that it has of a row. So many keys fill a page.
+inline constexpr int chunks_ahead = 32;
 
 /// What narrow panels use while they attend a chunk, one after the other.
 struct narrow_memory {
