@@ -10,10 +10,6 @@
 namespace tilewise::cli {
 namespace {
 
-bool has_scales(element_type type) {
-    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
-}
-
 scales_per sharing_of(const storage& how) {
     return how.kv == element_type::i8 ? how.scales : scales_per::head;
 }
@@ -52,8 +48,9 @@ stored_tensor quantize(const const_tensor& shape, const std::vector<float>& valu
 
 stored_tensor store(const const_tensor& shape, const std::vector<float>& values, element_type type,
                     const storage& how) {
-    stored_tensor made = has_scales(type) ? quantize(shape, values, how)
-                                          : stored_tensor{measure::stored_as(type, values), {}, shape};
+    stored_tensor made = measure::has_scales(type)
+                             ? quantize(shape, values, how)
+                             : stored_tensor{measure::stored_as(type, values), {}, shape};
     made.view.data = made.bytes.data();
     made.view.type = type;
     return made;

@@ -78,6 +78,10 @@ const char* name_of(element_type type) {
     }
 }
 
+bool has_scales(element_type type) {
+    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
+}
+
 double bytes_of(element_type type, double elements) {
     const element_block block = block_of(type);
     return elements * static_cast<double>(block.bytes) / static_cast<double>(block.elements);

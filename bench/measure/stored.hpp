@@ -15,6 +15,9 @@ namespace tilewise::measure {
 /// besides (i8, FP8) is the number itself, cut to it: the caller scales.
 [[nodiscard]] std::vector<std::byte> stored_as(element_type type, std::span<const float> values);
 
+/// Whether elements of a type are multiplied by scales that lie in memory of their own.
+[[nodiscard]] bool has_scales(element_type type);
+
 /// The bytes of so many elements.
 [[nodiscard]] double bytes_of(element_type type, double elements);
 

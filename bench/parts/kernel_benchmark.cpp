@@ -3,9 +3,8 @@
 // for arithmetic::fastest), and then
 //   scores, softmax, values              vectors of query rows of a panel
 //   narrow_scores, narrow_values         the type of keys and values, and query rows of a narrow panel
-//   key_tile, value_tile                 the type that is copied or converted; in pages of 16 keys; or rows
-//   that are
-//                                        those of one of 8 heads side by side
+//   key_tile, value_tile                 the type that is copied or converted; in pages of 16 keys; or
+//                                        where rows are those of one of 8 heads side by side
 
 #include <benchmark/benchmark.h>
 
@@ -131,9 +130,7 @@ private:
             memory_.pages = pages_.data();
             memory_.page_keys = page_keys;
         }
-        const bool scaled =
-            p.type == element_type::i8 || p.type == element_type::e4m3 || p.type == element_type::e5m2;
-        if (!scaled) { return; }
+        if (!measure::has_scales(p.type)) { return; }
         scales_.assign(keys, 0.5F);
         memory_.scales = scales_.data();
     }

@@ -75,7 +75,7 @@ void problem::place_result() {
 
 void problem::set_scales() {
     const element_type type = s_.kv_type;
-    if (type != element_type::i8 && type != element_type::e4m3 && type != element_type::e5m2) { return; }
+    if (!measure::has_scales(type)) { return; }
     scales_.assign(static_cast<std::size_t>(s_.batch * s_.kv_heads * s_.keys), 1.0F / 60.0F);
     const scales_per shared = type == element_type::i8 ? scales_per::token : scales_per::head;
     k_ = with_scales(k_, scales_.data(), shared);
