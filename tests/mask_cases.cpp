@@ -12,6 +12,8 @@ using count = std::int64_t;
 using tilewise::const_tensor;
 using tilewise::element_type;
 
+constexpr count whole_sequence = std::numeric_limits<count>::max();
+
 bool one_in(random_source& random, count n) { return random.between(1, n) == 1; }
 
 void add_intervals(random_source& random, mask_case& made) {
@@ -80,10 +82,10 @@ void add_tensor_masks(random_source& random, mask_case& made) {
                                            {s.queries * row, 0, row, last_stride});
     }
     if (one_in(random, 4)) {
-        const count query_block = random.between(1, 64);
-        const count key_block = random.between(1, 200);
-        const count rows = (s.queries + query_block - 1) / query_block;
-        const count columns = (s.keys + key_block - 1) / key_block;
+        const count query_block = one_in(random, 8) ? whole_sequence : random.between(1, 64);
+        const count key_block = one_in(random, 4) ? whole_sequence : random.between(1, 200);
+        const count rows = (s.queries - 1) / query_block + 1;
+        const count columns = (s.keys - 1) / key_block + 1;
         for (count n = 0; n < s.heads * rows * columns; ++n) {
             made.blocks.push_back(static_cast<std::uint8_t>(random.between(0, 1)));
         }

@@ -205,12 +205,14 @@ inline void fill_hidden_blocks(const shape& s, const task& t, const panel& p, re
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
     alignas(64) real hidden[max_row_vectors * lanes] = {};
     for (std::int64_t j = keys.first; j < keys.last;) {
-        std::int64_t end = keys.last;
+        // From the task's first key on, as the blocks are: one may be so large that its end has no position.
+        const std::int64_t key = j - t.first_key;
+        std::int64_t end = keys.last - t.first_key;
         visit_block_rows(s, t, p, [&](std::int64_t r, const block_row& row) {
-            hidden[r] = row.sees(j - t.first_key) ? 0.0F : 1.0F;
-            end = smaller(end, t.first_key + row.next_block(j - t.first_key));
+            hidden[r] = row.sees(key) ? 0.0F : 1.0F;
+            end = smaller(end, row.next_block(key));
         });
-        for (; j < end; ++j) {
+        for (; j < t.first_key + end; ++j) {
             real* const scores = tile + (j - keys.first) * width;
             for (std::int64_t n = 0; n < width; n += lanes) {
                 const mask shown = load(hidden + n) == broadcast(0.0F);
