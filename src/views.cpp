@@ -103,13 +103,20 @@ bool is_empty(const const_tensor& view) {
 
 namespace {
 
-/// Whether a slice begins where 63 bits can count its bytes.
-bool require_countable_slice(std::int64_t first, std::int64_t stride) {
+/// Whether a slice of `data` begins where 63 bits can count its bytes, and where there is an address.
+bool require_address(const void* data, const element_block& block, std::int64_t first, std::int64_t stride) {
     std::int64_t offset = 0;
     constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 32;
     if (__builtin_mul_overflow(first, stride, &offset) || offset < -limit || offset > limit) {
         return refuse("slice: first ", first, " given with a stride of ", stride,
                       ", their product in bytes must fit in 63 bits");
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    const auto distance = static_cast<std::uintptr_t>(offset / block.elements * block.bytes);
+    const bool wraps = offset < 0 ? address + distance > address : address + distance < address;
+    if (data != nullptr && wraps) {
+        return refuse("slice: first ", first, " given with a stride of ", stride, " and data at address ",
+                      address, ", it must have an address");
     }
     return true;
 }
@@ -123,11 +130,12 @@ bool check_slice(const const_tensor& view, axis along, std::int64_t first, std::
                       " elements");
     }
     if (count == 0 || is_empty(view)) { return true; }
-    if (!require_countable_slice(first, view.strides[a]) ||
-        (view.scales != nullptr && !require_countable_slice(first, view.scale_strides[a]))) {
+    const element_block block = block_of(view.type);
+    if (!require_address(view.data, block, first, view.strides[a]) ||
+        (view.scales != nullptr &&
+         !require_address(view.scales, block_of(element_type::f32), first, view.scale_strides[a]))) {
         return false;
     }
-    const element_block block = block_of(view.type);
     if (first * view.strides[a] % block.elements != 0) {
         return refuse("slice: element ", first, " given, a slice must begin at a whole block of ",
                       block.elements, " elements");

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@ namespace {
 
 using count = std::int64_t;
 using tilewise::axis;
+using tilewise::element_type;
 
 /// The place of element (b, h, t, i) in the memory.
 count place(const tilewise::const_tensor& of, const float* memory, count b, count h, count t, count i) {
@@ -144,6 +146,26 @@ TEST_CASE("tensor: a slice of a view that cannot be is refused, or stays where i
         empty.extents[3] = 0;
         CHECK(empty.slice(axis::tokens, 3, 1).data == memory.data());
     }
+}
+
+TEST_CASE("tensor: a slice that would begin beyond the last address, or before the first, is refused") {
+    const auto address = [](std::uintptr_t at) { return reinterpret_cast<float*>(at); };
+    float element = 0.0F;
+    const std::array<count, 4> strides = {60, 20, 5, 1};
+    const auto begins = [&](float* data, float* scales, count stride) {
+        tilewise::tensor wild(data, scales == nullptr ? element_type::f32 : element_type::i8, {2, 3, 4, 5},
+                              strides);
+        (scales == nullptr ? wild.strides : wild.scale_strides)[2] = stride;
+        wild.scales = scales;
+        return message_of([&] { static_cast<void>(wild.slice(axis::tokens, 3, 1)); });
+    };
+    const std::uintptr_t last = ~std::uintptr_t{3};
+    CHECK(has(begins(address(last), nullptr, 5), std::to_string(last)));
+    CHECK(has(begins(&element, address(last), 1), std::to_string(last)));
+    CHECK(has(begins(address(8), nullptr, -1), "address 8"));
+    CHECK(has(begins(&element, address(8), -1), "address 8"));
+    CHECK(begins(address(12), nullptr, -1) == "no error");
+    CHECK(begins(address(last - 12), nullptr, 1) == "no error");
 }
 
 TEST_CASE("tensor: a span must hold the elements") {

@@ -79,7 +79,8 @@ struct basic_tensor {
     [[nodiscard]] constexpr std::int64_t head_dim() const { return extents[3]; }
 
     /// The part of this view with indices first .. first + count - 1 on one axis; no copy.
-    /// Throws std::invalid_argument if that is not inside the view. Without elements, data stays where it is.
+    /// Throws std::invalid_argument if that is not inside the view, or would begin where no address is.
+    /// Without elements, data stays where it is.
     [[nodiscard]] basic_tensor slice(axis along, std::int64_t first, std::int64_t count) const {
         const auto a = static_cast<std::size_t>(along);
         detail::refuse_wrong_slice(*this, along, first, count);
