@@ -51,6 +51,15 @@ bool may_lead_team() {
 }
 #endif
 
+/// In a function of its own: clang++ starts OpenMP's runtime, which allocates, wherever a function with a
+/// parallel region begins.
+void run_team([[maybe_unused]] int threads, [[maybe_unused]] shared_work& work) {
+#ifdef TILEWISE_HAVE_OPENMP
+#    pragma omp parallel num_threads(threads)
+    take_part(&work, 0);
+#endif
+}
+
 }  // namespace
 
 int usable_threads(int asked, const parallel_for& host) {
@@ -75,10 +84,7 @@ void run_tasks(int threads, std::int64_t count, void (*body)(void* context, std:
         if (host.run != nullptr) {
             host.run(host.context, threads, take_part, &work);
         } else {
-#ifdef TILEWISE_HAVE_OPENMP
-#    pragma omp parallel num_threads(threads)
-            take_part(&work, 0);
-#endif
+            run_team(threads, work);
         }
     }
     take_part(&work, 0);  // all of it, or what no other thread was there for
