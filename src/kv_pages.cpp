@@ -13,10 +13,6 @@ namespace tilewise {
 
 namespace {
 
-bool has_scales(element_type type) {
-    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
-}
-
 template <class Number>
 std::span<Number> numbers(std::byte* row, std::int64_t count) {
     return {reinterpret_cast<Number*>(row), static_cast<std::size_t>(count)};

@@ -78,10 +78,6 @@ bool require_whole_blocks(std::string_view name, const const_tensor& view) {
     return true;
 }
 
-bool has_scales(element_type type) {
-    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
-}
-
 std::uintptr_t alignment_of(element_type type) {
     if (type == element_type::bit) { return 1; }
     const element_block block = block_of(type);
@@ -96,6 +92,10 @@ bool require_apart(std::string_view name, byte_range written, std::string_view o
 }
 
 }  // namespace
+
+bool has_scales(element_type type) {
+    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
+}
 
 bool is_empty(const const_tensor& view) {
     return view.batch() == 0 || view.heads() == 0 || view.tokens() == 0 || view.head_dim() == 0;

@@ -35,6 +35,9 @@ inline constexpr element_type key_value_types[] = {element_type::f32,  element_t
                                                    element_type::q8_0, element_type::q4_0, element_type::i8,
                                                    element_type::e4m3, element_type::e5m2};
 
+/// Whether elements of a type are multiplied by scales that lie in memory of their own.
+[[nodiscard]] bool has_scales(element_type type);
+
 /// Checks one view by itself, and finds its byte range, which is empty if it has no element.
 [[nodiscard]] bool check_view(std::string_view name, const const_tensor& view,
                               std::span<const element_type> allowed, byte_range& bytes);

@@ -37,6 +37,12 @@ inline tilewise::element_type input_type(call_kind kind, tilewise::element_type 
     return kind == call_kind::pairs ? tilewise::element_type::bf16 : result_type(kind, any);
 }
 
+/// Whether elements of a type are multiplied by scales that lie in memory of their own.
+inline bool has_scales(tilewise::element_type type) {
+    return type == tilewise::element_type::i8 || type == tilewise::element_type::e4m3 ||
+           type == tilewise::element_type::e5m2;
+}
+
 }  // namespace tilewise_tests
 
 #endif

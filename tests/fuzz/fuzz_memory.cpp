@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "call_kind.hpp"
+
 namespace tilewise_tests {
 namespace {
 
@@ -120,10 +122,6 @@ void fill(std::vector<std::byte>& memory, std::size_t first, element_type type, 
                 if (size >= 18) { put(memory, at, tilewise::float16(next_number(mixture))); }
         }
     }
-}
-
-bool has_scales(element_type type) {
-    return type == element_type::i8 || type == element_type::e4m3 || type == element_type::e5m2;
 }
 
 }  // namespace

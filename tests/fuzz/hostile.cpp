@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "call_kind.hpp"
+
 namespace tilewise_tests {
 namespace {
 
@@ -156,11 +158,6 @@ described describe_scales(const tilewise::const_tensor& view) {
     return {view.scales,
             {view.extents.begin(), view.extents.end()},
             {view.scale_strides.begin(), view.scale_strides.end()}};
-}
-
-bool has_scales(tilewise::element_type type) {
-    return type == tilewise::element_type::i8 || type == tilewise::element_type::e4m3 ||
-           type == tilewise::element_type::e5m2;
 }
 
 template <class View>

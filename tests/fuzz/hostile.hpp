@@ -64,8 +64,6 @@ struct described {
 described describe(const tilewise::const_tensor& view);
 described describe_scales(const tilewise::const_tensor& view);
 
-[[nodiscard]] bool has_scales(tilewise::element_type type);
-
 /// Makes a contiguous view of the next free memory of the arena, with scales per token if the type has some.
 template <class View>
 void place(View& view, arena& memory, tilewise::element_type type,
