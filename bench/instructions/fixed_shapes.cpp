@@ -30,7 +30,7 @@ constexpr std::array shapes = {
     fixed_shape{"prefill_d64_bias", 1, 1, 200, 200, 64, f32, f32, masking::bias},
     fixed_shape{"decode_d128", 8, 2, 1, 2000, 128, f32, f32, masking::no_mask},
     fixed_shape{"decode_d128_q8_0", 8, 2, 1, 2000, 128, f32, element_type::q8_0, masking::no_mask},
-#if TILEWISE_HAVE_F64
+#ifdef TILEWISE_HAVE_F64
     fixed_shape{"prefill_d64_f64", 1, 1, 100, 200, 64, element_type::f64, element_type::f64,
                 masking::no_mask},
     fixed_shape{"decode_d64_f64", 4, 2, 1, 1000, 64, element_type::f64, element_type::f64, masking::no_mask},
