@@ -195,7 +195,8 @@ void finish(const shape& s, const task& t, std::byte* scratch) {
 
 std::size_t scratch_bytes(const shape& s) {
     const std::size_t rows = block_scratch_bytes(s, s.block_rows);
-    return rows > key_scratch_bytes(s) ? rows : key_scratch_bytes(s);
+    const std::size_t keys = key_scratch_bytes(s);
+    return rows > keys ? rows : keys;
 }
 
 }  // namespace
