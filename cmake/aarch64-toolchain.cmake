@@ -2,8 +2,11 @@
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
-set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
-set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+# Another compiler may be given, as the preset aarch64-clang does.
+if(NOT CMAKE_CXX_COMPILER)
+  set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+  set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+endif()
 
 find_program(TILEWISE_QEMU NAMES qemu-aarch64 qemu-aarch64-static)
 if(TILEWISE_QEMU)
