@@ -74,6 +74,9 @@ struct results {
 /// Output memory of the case's shape and type, full of canaries.
 results make_results(const attention_case& which, const layout& where = dense());
 
+/// Empty if they have the same bits; else the first difference, in words.
+std::string first_difference(const results& got, const results& want);
+
 /// How the tiled computation is run: this must not change one bit.
 struct setting {
     int threads = 1;

@@ -67,11 +67,6 @@ void attend_to(const prompt& of, const results& into, options how, count first, 
                         into.out.view().slice(axis::tokens, first, queries), how);
 }
 
-void check_same(const results& got, const results& want) {
-    CHECK(first_difference(got.out.view(), want.out.view()) == "");
-    CHECK(first_difference(got.lse.view(), want.lse.view()) == "");
-}
-
 void check_prompt(const prompt& of, const attention_case& sizes, const std::vector<named_options>& all) {
     const count n = sizes.queries;
     for (const named_options& one : all) {
@@ -87,7 +82,7 @@ void check_prompt(const prompt& of, const attention_case& sizes, const std::vect
             for (count first = 0; first < n; first += chunk) {
                 attend_to(of, got, how, first, std::min(chunk, n - first));
             }
-            check_same(got, want);
+            CHECK(first_difference(got, want) == "");
         }
         const results streamed = make_results(sizes);
         tilewise::attention_stream stream(
@@ -97,7 +92,7 @@ void check_prompt(const prompt& of, const attention_case& sizes, const std::vect
             stream.add(of.k.slice(axis::tokens, first, keys), of.v.slice(axis::tokens, first, keys));
         }
         stream.finish(streamed.out.view(), streamed.lse.view());
-        check_same(streamed, want);
+        CHECK(first_difference(streamed, want) == "");
     }
 }
 
@@ -156,7 +151,7 @@ TEST_CASE("decode: a cache that drops what the window no longer sees") {
         tilewise::attention(all.q.slice(axis::tokens, t, 1), kept(all.k), kept(all.v),
                             got.out.view().slice(axis::tokens, t, 1), step);
     }
-    check_same(got, want);
+    CHECK(first_difference(got, want) == "");
 }
 
 TEST_CASE("decode: rotary embedding token by token is that of the prompt") {

@@ -14,10 +14,9 @@ row_results::row_results(const attention_case& sizes, const layout& where)
       row_maximum({sizes.batch, sizes.heads, sizes.queries, 1}, where) {}
 
 std::string first_difference(const row_results& got, const row_results& want) {
-    std::string found = first_difference(got.out.view(), want.out.view());
-    if (found.empty()) { found = first_difference(got.lse.view(), want.lse.view()); }
-    if (found.empty()) { found = first_difference(got.row_maximum.view(), want.row_maximum.view()); }
-    return found;
+    return first_difference({{"out", got.out.view(), want.out.view()},
+                             {"lse", got.lse.view(), want.lse.view()},
+                             {"row_maximum", got.row_maximum.view(), want.row_maximum.view()}});
 }
 
 row_results at_once(const attention_case& sizes, const inputs& given, tilewise::options how) {

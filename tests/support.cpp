@@ -201,4 +201,12 @@ std::string first_difference(const tilewise::const_tensor& got, const tilewise::
     return {};
 }
 
+std::string first_difference(std::initializer_list<named_pair> all) {
+    for (const named_pair& each : all) {
+        const std::string found = first_difference(each.got, each.want);
+        if (!found.empty()) { return std::string(each.name) + ": " + found; }
+    }
+    return {};
+}
+
 }  // namespace tilewise_tests

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <string>
 
@@ -83,6 +84,14 @@ float* element(const tilewise::tensor& of, std::int64_t b, std::int64_t h, std::
 
 /// Empty if two tensors of the same extents and type have the same bits; else the first difference, in words.
 std::string first_difference(const tilewise::const_tensor& got, const tilewise::const_tensor& want);
+
+/// The same for several, with the name of the one that differs.
+struct named_pair {
+    const char* name;
+    tilewise::const_tensor got;
+    tilewise::const_tensor want;
+};
+std::string first_difference(std::initializer_list<named_pair> all);
 
 }  // namespace tilewise_tests
 
