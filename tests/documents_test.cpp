@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <tilewise/documents.hpp>
 #include <vector>
 
 #include "cases.hpp"
+#include "refusals.hpp"
 #include "support.hpp"
 
 namespace tilewise_tests {
@@ -21,10 +21,7 @@ using tilewise::document_boundaries;
 using numbers = std::vector<count>;
 
 std::string message_of(const numbers& ids) {
-    try {
-        static_cast<void>(document_boundaries(ids));
-    } catch (const std::invalid_argument& error) { return error.what(); }
-    return {};
+    return refusal_of([&] { static_cast<void>(document_boundaries(ids)); });
 }
 
 }  // namespace

@@ -6,15 +6,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <tilewise/merge.hpp>
 #include <vector>
 
 #include "cases.hpp"
 #include "mask_cases.hpp"
+#include "refusals.hpp"
 #include "support.hpp"
 
 namespace tilewise_tests {
@@ -87,19 +86,6 @@ row_value merge_rows(const std::vector<row_part>& parts) {
     float lse = 77;
     tilewise::merge(views, tilewise::row_values(&out, 1, 1, 1), tilewise::row_values(&lse, 1, 1, 1));
     return {bits_of(out), bits_of(lse)};
-}
-
-void refuses(const std::function<void()>& call, const std::vector<std::string>& parts) {
-    std::string message;
-    try {
-        call();
-    } catch (const std::invalid_argument& error) { message = error.what(); }
-    INFO("message: ", message);
-    REQUIRE(message != "");
-    for (const std::string& part : parts) {
-        INFO("wanted: ", part);
-        CHECK(message.find(part) != std::string::npos);
-    }
 }
 
 }  // namespace
@@ -247,23 +233,23 @@ TEST_CASE("merge: wrong arguments are refused by name, and nothing is written") 
     for (std::size_t a = 0; a < 4; ++a) {
         partial_result changed = part;
         changed.out.extents[a] -= 1;
-        refuses([&] { merge(changed, into.out.view(), {}); }, {"parts[1].out: ", names[a]});
+        check_refusal([&] { merge(changed, into.out.view(), {}); }, {"parts[1].out: ", names[a]});
         changed = part;
         changed.lse.extents[a] += 1;
-        refuses([&] { merge(changed, into.out.view(), {}); }, {"parts[1].lse: ", names[a]});
+        check_refusal([&] { merge(changed, into.out.view(), {}); }, {"parts[1].lse: ", names[a]});
         tilewise::tensor lse = into.lse.view();
         lse.extents[a] += 1;
-        refuses([&] { merge(part, into.out.view(), lse); }, {"lse: ", names[a]});
+        check_refusal([&] { merge(part, into.out.view(), lse); }, {"lse: ", names[a]});
     }
     partial_result changed = part;
     changed.out.data = nullptr;
-    refuses([&] { merge(changed, into.out.view(), {}); }, {"parts[1].out: null data"});
+    check_refusal([&] { merge(changed, into.out.view(), {}); }, {"parts[1].out: null data"});
     changed = part;
     changed.lse.type = tilewise::element_type::f16;
-    refuses([&] { merge(changed, into.out.view(), {}); }, {"parts[1].lse: element type f16"});
-    refuses([&] { merge(part, into.lse.view(), into.lse.view()); }, {"lse: its memory overlaps"});
-    refuses([&] { merge(part, into.out.view(), other.lse.view().slice(tilewise::axis::batch, 0, 1)); },
-            {"lse: batch"});
+    check_refusal([&] { merge(changed, into.out.view(), {}); }, {"parts[1].lse: element type f16"});
+    check_refusal([&] { merge(part, into.lse.view(), into.lse.view()); }, {"lse: its memory overlaps"});
+    check_refusal([&] { merge(part, into.out.view(), other.lse.view().slice(tilewise::axis::batch, 0, 1)); },
+                  {"lse: batch"});
     tilewise::tensor shifted = other.out.view();
     shifted.extents[2] = 2;
     shifted.strides[2] *= 2;
@@ -271,11 +257,11 @@ TEST_CASE("merge: wrong arguments are refused by name, and nothing is written") 
                          tilewise::const_tensor(good.lse.view()).slice(tilewise::axis::tokens, 0, 2)};
     const partial_result overlapping[] = {fewer,
                                           {other.out.view().slice(tilewise::axis::tokens, 0, 2), fewer.lse}};
-    refuses([&] { tilewise::merge(overlapping, shifted); },
-            {"out: its memory overlaps that of parts[1].out"});
+    check_refusal([&] { tilewise::merge(overlapping, shifted); },
+                  {"out: its memory overlaps that of parts[1].out"});
     tilewise::tensor flat = into.out.view();
     flat.strides[1] = 0;
-    refuses([&] { merge(part, flat, {}); }, {"out: heads has stride 0"});
+    check_refusal([&] { merge(part, flat, {}); }, {"out: heads has stride 0"});
     CHECK(into.out.damage() == "");
     CHECK(into.lse.damage() == "");
 }

@@ -14,6 +14,16 @@ std::string refusal_of(const std::function<void()>& call) {
     } catch (const std::invalid_argument& error) { return error.what(); }
 }
 
+void check_refusal(const std::function<void()>& call, const std::vector<std::string>& parts) {
+    const std::string message = refusal_of(call);
+    INFO("message: ", message);
+    REQUIRE(message != "");
+    for (const std::string& part : parts) {
+        INFO("wanted: ", part);
+        CHECK(message.find(part) != std::string::npos);
+    }
+}
+
 void refuses(const inputs& given, const owned_tensor& out, const tilewise::options& how,
              const std::vector<std::string>& parts) {
     const tilewise::const_tensor q = given.q.view();
@@ -24,16 +34,7 @@ void refuses(const inputs& given, const owned_tensor& out, const tilewise::optio
         [&] { tilewise::reference::attention(q, k, v, out.view(), how); },
         [&] { static_cast<void>(tilewise::plan_attention(q, k, v, out.view(), how)); }};
     for (const auto& call : calls) {
-        std::string message;
-        try {
-            call();
-        } catch (const std::invalid_argument& error) { message = error.what(); }
-        INFO("message: ", message);
-        REQUIRE(message != "");
-        for (const std::string& part : parts) {
-            INFO("wanted: ", part);
-            CHECK(message.find(part) != std::string::npos);
-        }
+        check_refusal(call, parts);
         CHECK(out.damage() == "");
     }
 }

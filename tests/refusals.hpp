@@ -15,6 +15,9 @@ namespace tilewise_tests {
 /// What a call says when it refuses its arguments; empty if it does not.
 std::string refusal_of(const std::function<void()>& call);
 
+/// Checks that a call refuses its arguments, with all `parts` in what it says.
+void check_refusal(const std::function<void()>& call, const std::vector<std::string>& parts);
+
 /// What is computed in all of these cases.
 inline constexpr attention_case refused_sizes{
     .batch = 2, .heads = 4, .kv_heads = 2, .queries = 6, .keys = 9, .key_dim = 4, .value_dim = 3};

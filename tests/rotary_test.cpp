@@ -6,15 +6,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <tilewise/rotary.hpp>
 #include <vector>
 
 #include "allocation_counter.hpp"
 #include "cases.hpp"
+#include "refusals.hpp"
 #include "support.hpp"
 #include "tensors.hpp"
 
@@ -83,19 +82,6 @@ void rotate_plainly(const owned_tensor& x, rotary_pairs pairs, count dims, const
                 }
             }
         }
-    }
-}
-
-void refuses(const std::function<void()>& call, const std::vector<std::string>& parts) {
-    std::string message;
-    try {
-        call();
-    } catch (const std::invalid_argument& error) { message = error.what(); }
-    INFO("message: ", message);
-    REQUIRE(message != "");
-    for (const std::string& part : parts) {
-        INFO("wanted: ", part);
-        CHECK(message.find(part) != std::string::npos);
     }
 }
 
@@ -251,7 +237,7 @@ TEST_CASE("rotary: NaN is of one kind, and stays in its pair") {
 TEST_CASE("rotary: wrong arguments are refused by name, and nothing is written") {
     const owned_tensor x({2, 3, 4, 10});
     const auto refuses_how = [&](const rotary_options& how, const std::vector<std::string>& parts) {
-        refuses([&] { tilewise::rotary_embedding(x.view(), how); }, parts);
+        check_refusal([&] { tilewise::rotary_embedding(x.view(), how); }, parts);
         CHECK(x.damage() == "");
     };
     refuses_how({.pairs = static_cast<rotary_pairs>(7)}, {"pairs: number 7"});
@@ -273,12 +259,12 @@ TEST_CASE("rotary: wrong arguments are refused by name, and nothing is written")
     refuses_how({.positions = positions}, {"positions: position 4294967296"});
     tilewise::tensor changed = x.view();
     changed.type = tilewise::element_type::i8;
-    refuses([&] { tilewise::rotary_embedding(changed); }, {"x: element type i8"});
+    check_refusal([&] { tilewise::rotary_embedding(changed); }, {"x: element type i8"});
     changed = x.view();
     changed.strides[1] = 0;
-    refuses([&] { tilewise::rotary_embedding(changed); }, {"x: heads has stride 0"});
+    check_refusal([&] { tilewise::rotary_embedding(changed); }, {"x: heads has stride 0"});
     changed.data = nullptr;
-    refuses([&] { tilewise::rotary_embedding(changed); }, {"x: null data"});
+    check_refusal([&] { tilewise::rotary_embedding(changed); }, {"x: null data"});
     CHECK(x.damage() == "");
 }
 
@@ -288,7 +274,7 @@ TEST_CASE("rotary: wrong tables are refused by name, and nothing is written") {
     const auto refuses_tables = [&](const tilewise::const_tensor& cosines,
                                     const tilewise::const_tensor& sines, const rotary_options& how,
                                     const std::vector<std::string>& parts) {
-        refuses([&] { tilewise::rotary_embedding(x.view(), cosines, sines, how); }, parts);
+        check_refusal([&] { tilewise::rotary_embedding(x.view(), cosines, sines, how); }, parts);
         CHECK(x.damage() == "");
     };
     const tilewise::const_tensor cosines = by.cosines.view();
@@ -307,10 +293,10 @@ TEST_CASE("rotary: wrong tables are refused by name, and nothing is written") {
     changed.extents[1] = 2;
     refuses_tables(cosines, changed, {}, {"sines: batch 1 and heads 2"});
     const tables into{{{1, 1, 6, 5}}, {{1, 1, 6, 5}}};
-    refuses([&] { tilewise::rotary_tables(into.cosines.view(), into.cosines.view()); },
-            {"sines: its memory overlaps that of cosines"});
-    refuses([&] { tilewise::rotary_tables(into.cosines.view(), into.sines.view(), {.dims = 8}); },
-            {"dims: 8 given, it must be 10"});
+    check_refusal([&] { tilewise::rotary_tables(into.cosines.view(), into.cosines.view()); },
+                  {"sines: its memory overlaps that of cosines"});
+    check_refusal([&] { tilewise::rotary_tables(into.cosines.view(), into.sines.view(), {.dims = 8}); },
+                  {"dims: 8 given, it must be 10"});
     CHECK(into.cosines.damage() == "");
     CHECK(into.sines.damage() == "");
 }

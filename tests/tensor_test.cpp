@@ -5,11 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "refusals.hpp"
 #include "support.hpp"
 
 using namespace tilewise_tests;
@@ -23,14 +23,6 @@ using tilewise::element_type;
 /// The place of element (b, h, t, i) in the memory.
 count place(const tilewise::const_tensor& of, const float* memory, count b, count h, count t, count i) {
     return element(of, b, h, t, i) - memory;
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-    try {
-        call();
-    } catch (const std::invalid_argument& error) { return error.what(); }
-    return "no error";
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -98,10 +90,10 @@ TEST_CASE("tensor: views of blocks count in elements") {
     CHECK(whole.slice(axis::heads, 1, 1).data == memory.data() + 12);
     CHECK(whole.slice(axis::tokens, 1, 1).data == memory.data() + 3);
     CHECK(whole.slice(axis::head_dim, 32, 64).data == memory.data() + 1);
-    CHECK(has(message_of([&] { static_cast<void>(whole.slice(axis::head_dim, 16, 32)); }), "32 elements"));
+    CHECK(has(refusal_of([&] { static_cast<void>(whole.slice(axis::head_dim, 16, 32)); }), "32 elements"));
     const std::span span(memory);
     CHECK(tilewise::bshd(span, 1, 4, 2, 96).data == memory.data());
-    CHECK(has(message_of([&] { static_cast<void>(tilewise::bshd(span, 1, 4, 2, 97)); }), "the extents need"));
+    CHECK(has(refusal_of([&] { static_cast<void>(tilewise::bshd(span, 1, 4, 2, 97)); }), "the extents need"));
 }
 
 TEST_CASE("tensor: slices") {
@@ -122,7 +114,7 @@ TEST_CASE("tensor: a slice that is not inside is refused") {
     for (const auto& [first, size] : std::array<std::array<count, 2>, 7>{
              {{-1, 1}, {0, -1}, {4, 1}, {0, 5}, {3, 2}, {largest, 1}, {1, largest}}}) {
         const std::string message =
-            message_of([&, f = first, s = size] { static_cast<void>(whole.slice(axis::tokens, f, s)); });
+            refusal_of([&, f = first, s = size] { static_cast<void>(whole.slice(axis::tokens, f, s)); });
         INFO(message);
         CHECK(has(message, "first " + std::to_string(first)));
         CHECK(has(message, "count " + std::to_string(size)));
@@ -136,7 +128,7 @@ TEST_CASE("tensor: a slice of a view that cannot be is refused, or stays where i
     constexpr count largest = std::numeric_limits<count>::max();
     for (const count stride : {largest, largest / 2, largest / 8, -largest, -largest - 1}) {
         wild.strides[2] = stride;
-        const std::string message = message_of([&] { static_cast<void>(wild.slice(axis::tokens, 3, 1)); });
+        const std::string message = refusal_of([&] { static_cast<void>(wild.slice(axis::tokens, 3, 1)); });
         INFO(message);
         CHECK(has(message, "first 3"));
         CHECK(has(message, "stride of " + std::to_string(stride)));
@@ -177,9 +169,9 @@ TEST_CASE("tensor: a span must hold the elements") {
     constexpr count large = count{1} << 32U;
     CHECK(tilewise::bhsd(span, 0, large, large, large).batch() == 0);
 
-    CHECK(has(message_of([&] { static_cast<void>(tilewise::bhsd(span, 2, 3, 4, 6)); }), "120"));
-    CHECK(has(message_of([&] { static_cast<void>(tilewise::bshd(span, 121, 1, 1, 1)); }), "120"));
-    CHECK(has(message_of([&] { static_cast<void>(tilewise::bshd(span, 2, -4, 3, 5)); }), "-4"));
+    CHECK(has(refusal_of([&] { static_cast<void>(tilewise::bhsd(span, 2, 3, 4, 6)); }), "120"));
+    CHECK(has(refusal_of([&] { static_cast<void>(tilewise::bshd(span, 121, 1, 1, 1)); }), "120"));
+    CHECK(has(refusal_of([&] { static_cast<void>(tilewise::bshd(span, 2, -4, 3, 5)); }), "-4"));
     // 2^64 elements: the product must not wrap around to 0.
-    CHECK(has(message_of([&] { static_cast<void>(tilewise::bhsd(span, large, large, 1, 1)); }), "120"));
+    CHECK(has(refusal_of([&] { static_cast<void>(tilewise::bhsd(span, large, large, 1, 1)); }), "120"));
 }

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstring>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -186,10 +185,9 @@ TEST_CASE("workspace: below the least it is refused, with the size needed, and n
         run.clear();
         for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, least - 1}) {
             for (const int threads : {1, 4}) {
-                std::string message;
-                try {
+                const std::string message = refusal_of([&] {
                     run({.threads = threads, .workspace = {memory.data(), bytes}});
-                } catch (const std::invalid_argument& error) { message = error.what(); }
+                });
                 CHECK(message == "tilewise: workspace: " + std::to_string(bytes) +
                                      " bytes from the first multiple of 64 on given, it must be at least " +
                                      std::to_string(least));
