@@ -176,14 +176,26 @@ status c_status(tilewise_status code) {
     return {static_cast<status_code>(code), code == TILEWISE_OK ? "" : tilewise_last_error()};
 }
 
-status use_c(const problem& p) {
-    const tilewise_tensor q = tilewise_bhsd(p.q_data.data(), TILEWISE_F32, 1, heads, queries, dim);
-    const tilewise_tensor k = tilewise_bhsd(p.k_data.data(), TILEWISE_F32, 1, kv_heads, keys, dim);
-    const tilewise_tensor v = tilewise_bhsd(p.v_data.data(), TILEWISE_F32, 1, kv_heads, keys, dim);
-    const tilewise_tensor out = tilewise_bhsd(p.out_data.data(), TILEWISE_F32, 1, heads, queries, dim);
+/// The arguments of all calls here, for C.
+struct c_arguments {
+    tilewise_tensor q;
+    tilewise_tensor k;
+    tilewise_tensor v;
+    tilewise_tensor out;
     tilewise_options how{};
-    how.size = sizeof how;
-    how.threads = 1;
+
+    explicit c_arguments(const problem& p)
+        : q(tilewise_bhsd(p.q_data.data(), TILEWISE_F32, 1, heads, queries, dim)),
+          k(tilewise_bhsd(p.k_data.data(), TILEWISE_F32, 1, kv_heads, keys, dim)),
+          v(tilewise_bhsd(p.v_data.data(), TILEWISE_F32, 1, kv_heads, keys, dim)),
+          out(tilewise_bhsd(p.out_data.data(), TILEWISE_F32, 1, heads, queries, dim)) {
+        how.size = sizeof how;
+        how.threads = 1;
+    }
+};
+
+status use_c(const problem& p) {
+    const c_arguments c(p);
     tilewise_kv_cache_options holds{};
     holds.size = sizeof holds;
     holds.kv_heads = kv_heads;
@@ -193,30 +205,24 @@ status use_c(const problem& p) {
     int32_t sequence = -1;
     status result = c_status(tilewise_kv_cache_create(&holds, &cache));
     if (result.is_ok()) { result = c_status(tilewise_kv_cache_add(cache, &sequence)); }
-    if (result.is_ok()) { result = c_status(tilewise_kv_cache_append(cache, sequence, &k, &v)); }
+    if (result.is_ok()) { result = c_status(tilewise_kv_cache_append(cache, sequence, &c.k, &c.v)); }
     if (result.is_ok()) {
-        result = c_status(tilewise_kv_cache_attention(cache, &sequence, 1, &q, &out, &how));
+        result = c_status(tilewise_kv_cache_attention(cache, &sequence, 1, &c.q, &c.out, &c.how));
     }
     tilewise_kv_cache_destroy(cache);
     return result;
 }
 
 status stream_in_c(const problem& p) {
-    const tilewise_tensor q = tilewise_bhsd(p.q_data.data(), TILEWISE_F32, 1, heads, queries, dim);
-    const tilewise_tensor k = tilewise_bhsd(p.k_data.data(), TILEWISE_F32, 1, kv_heads, keys, dim);
-    const tilewise_tensor v = tilewise_bhsd(p.v_data.data(), TILEWISE_F32, 1, kv_heads, keys, dim);
-    const tilewise_tensor out = tilewise_bhsd(p.out_data.data(), TILEWISE_F32, 1, heads, queries, dim);
-    tilewise_options how{};
-    how.size = sizeof how;
-    how.threads = 1;
+    const c_arguments c(p);
     tilewise_stream_sizes sizes{};
     sizes.size = sizeof sizes;
     sizes.kv_heads = kv_heads;
     sizes.value_dim = dim;
     tilewise_attention_stream* stream = nullptr;
-    status result = c_status(tilewise_stream_create(&q, &sizes, &how, &stream));
-    if (result.is_ok()) { result = c_status(tilewise_stream_add(stream, &k, &v)); }
-    if (result.is_ok()) { result = c_status(tilewise_stream_finish(stream, &out, nullptr, nullptr)); }
+    status result = c_status(tilewise_stream_create(&c.q, &sizes, &c.how, &stream));
+    if (result.is_ok()) { result = c_status(tilewise_stream_add(stream, &c.k, &c.v)); }
+    if (result.is_ok()) { result = c_status(tilewise_stream_finish(stream, &c.out, nullptr, nullptr)); }
     tilewise_stream_destroy(stream);
     return result;
 }

@@ -20,16 +20,6 @@ using tilewise::causal;
 using tilewise::element_type;
 using tilewise::score_tile;
 
-attention_case sizes_of(count queries, count keys, count batch = 2, count heads = 6, count kv_heads = 2) {
-    return {.batch = batch,
-            .heads = heads,
-            .kv_heads = kv_heads,
-            .queries = queries,
-            .keys = keys,
-            .key_dim = 16,
-            .value_dim = 8};
-}
-
 void do_nothing(void* /*context*/, const score_tile& /*tile*/) noexcept {}
 
 /// Masks two keys of five, whatever their scores.

@@ -1,4 +1,4 @@
-// What caller's score functions in tests have in common.
+// What tests of caller's score functions have in common.
 
 #ifndef TILEWISE_TESTS_SCORE_FUNCTIONS_HPP
 #define TILEWISE_TESTS_SCORE_FUNCTIONS_HPP
@@ -6,9 +6,21 @@
 #include <cstdint>
 #include <tilewise/score_tile.hpp>
 
+#include "cases.hpp"
 #include "support.hpp"
 
 namespace tilewise_tests {
+
+inline attention_case sizes_of(std::int64_t queries, std::int64_t keys, std::int64_t batch = 2,
+                               std::int64_t heads = 6, std::int64_t kv_heads = 2) {
+    return {.batch = batch,
+            .heads = heads,
+            .kv_heads = kv_heads,
+            .queries = queries,
+            .keys = keys,
+            .key_dim = 16,
+            .value_dim = 8};
+}
 
 /// Calls visit(query of the tile, key, score) for each score.
 template <class Visit>

@@ -21,16 +21,6 @@ using tilewise::axis;
 using tilewise::causal;
 using tilewise::score_tile;
 
-attention_case sizes_of(count queries, count keys, count batch = 2, count heads = 6, count kv_heads = 2) {
-    return {.batch = batch,
-            .heads = heads,
-            .kv_heads = kv_heads,
-            .queries = queries,
-            .keys = keys,
-            .key_dim = 16,
-            .value_dim = 8};
-}
-
 /// A score that depends on each of the numbers that the function is told; `first_batch` is added to the
 /// tile's.
 void add_numbers(void* context, const score_tile& tile) noexcept {

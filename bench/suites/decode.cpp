@@ -59,15 +59,9 @@ void add_decode(row_list& to) {
         for (const std::int64_t batch : {1, 8}) {
             for (const std::int64_t heads : {8, 32, 64}) {
                 for (const std::int64_t context : {128, 512, 2048, 4096, 8192, 32768, 131072}) {
-                    shape s = one_token(which, batch, heads, context);
-                    for (const element_type type : key_types()) {
-                        s.kv_type = type;
-                        s.q_type = query_type_for(type);
+                    for (const shape& s : in_all_types(one_token(which, batch, heads, context))) {
                         add_variants(to, s);
                     }
-                    s.kv_type = s.q_type = element_type::bf16;
-                    s.arithmetic = arithmetic::fastest;
-                    add_variants(to, s);
                 }
             }
         }

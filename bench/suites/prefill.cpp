@@ -61,17 +61,6 @@ void add_variants(row_list& to, shape s) {
     }
 }
 
-void add_types(row_list& to, shape s) {
-    for (const element_type type : key_types()) {
-        s.kv_type = type;
-        s.q_type = query_type_for(type);
-        add_variants(to, s);
-    }
-    s.kv_type = s.q_type = element_type::bf16;
-    s.arithmetic = arithmetic::fastest;
-    add_variants(to, s);
-}
-
 }  // namespace
 
 void add_prefill(row_list& to) {
@@ -79,7 +68,9 @@ void add_prefill(row_list& to) {
         for (const std::int64_t dim : {64, 128, 256}) {
             for (const grouping& heads : groupings) {
                 for (std::int64_t tokens = 512; tokens <= 128 * 1024; tokens *= 2) {
-                    add_types(to, square(which, tokens, dim, heads));
+                    for (const shape& s : in_all_types(square(which, tokens, dim, heads))) {
+                        add_variants(to, s);
+                    }
                 }
             }
         }

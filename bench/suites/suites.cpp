@@ -95,6 +95,19 @@ element_type query_type_for(element_type keys) {
     return alike ? keys : element_type::f32;
 }
 
+std::vector<shape> in_all_types(shape s) {
+    std::vector<shape> made;
+    for (const element_type type : key_types()) {
+        s.kv_type = type;
+        s.q_type = query_type_for(type);
+        made.push_back(s);
+    }
+    s.kv_type = s.q_type = element_type::bf16;
+    s.arithmetic = arithmetic::fastest;
+    made.push_back(s);
+    return made;
+}
+
 std::string length_name(std::int64_t tokens) {
     return tokens >= 1024 && tokens % 1024 == 0 ? std::to_string(tokens / 1024) + "k"
                                                 : std::to_string(tokens);

@@ -62,6 +62,9 @@ void add_threads(row_list& to);
 /// Queries are stored as keys are, unless these are quantised: then f32.
 [[nodiscard]] element_type query_type_for(element_type keys);
 
+/// The shape in each of these types, and in bf16 with arithmetic::fastest.
+[[nodiscard]] std::vector<shape> in_all_types(shape s);
+
 /// "4096" or "128k", the lengths of a row's name.
 [[nodiscard]] std::string length_name(std::int64_t tokens);
 
