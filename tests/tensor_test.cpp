@@ -149,15 +149,15 @@ TEST_CASE("tensor: a slice that would begin beyond the last address, or before t
                               strides);
         (scales == nullptr ? wild.strides : wild.scale_strides)[2] = stride;
         wild.scales = scales;
-        return message_of([&] { static_cast<void>(wild.slice(axis::tokens, 3, 1)); });
+        return refusal_of([&] { static_cast<void>(wild.slice(axis::tokens, 3, 1)); });
     };
     const std::uintptr_t last = ~std::uintptr_t{3};
     CHECK(has(begins(address(last), nullptr, 5), std::to_string(last)));
     CHECK(has(begins(&element, address(last), 1), std::to_string(last)));
     CHECK(has(begins(address(8), nullptr, -1), "address 8"));
     CHECK(has(begins(&element, address(8), -1), "address 8"));
-    CHECK(begins(address(12), nullptr, -1) == "no error");
-    CHECK(begins(address(last - 12), nullptr, 1) == "no error");
+    CHECK(begins(address(12), nullptr, -1) == "");
+    CHECK(begins(address(last - 12), nullptr, 1) == "");
 }
 
 TEST_CASE("tensor: a span must hold the elements") {
