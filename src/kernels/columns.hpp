@@ -1,12 +1,11 @@
 // Columns of keys: one element of `lanes` successive keys, keys in lanes, from rows as they are stored. The
-// bytes are transposed before they are converted: there are fewer of them.
+// bytes are transposed before they are converted, four at a time: there are fewer of them.
 
 #ifndef TILEWISE_SRC_KERNELS_COLUMNS_HPP
 #define TILEWISE_SRC_KERNELS_COLUMNS_HPP
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "elements.hpp"
 #include "simd.hpp"
@@ -20,145 +19,124 @@ struct key_rows {
 };
 
 #if TILEWISE_NARROW_PANELS
-/// Calls use(i, column) for `depth` columns, i ascending from `first`, a multiple of depth.
-template <class Elements>
-struct key_columns;
-
-/// Four columns at a time of four-byte elements; of any others where a register holds four keys.
-template <class Elements>
-struct quad_columns {
-    static constexpr std::int64_t depth = 4;
-    using stored = typename Elements::stored;
-    template <class Use>
-    static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
-        vec quads[4];
-#    pragma GCC unroll 4
-        for (int n = 0; n < 4; ++n) { quads[n] = load(keys, n, first); }
-        transpose_quads(quads);
-#    pragma GCC unroll 4
-        for (int n = 0; n < 4; ++n) { use(first + n, quads[n]); }
-    }
-
-private:
-    static TILEWISE_INLINE vec load(const key_rows& keys, std::int64_t key, std::int64_t first) {
-        const std::byte* const row =
-            keys.data + key * keys.row_bytes + first * static_cast<std::int64_t>(sizeof(stored));
-        if constexpr (std::is_same_v<stored, float>) {
-            return load_quads(row, 4 * keys.row_bytes);
-        } else {
-            return Elements::decode(reinterpret_cast<const stored*>(row));
-        }
-    }
-};
-
-/// Blocks, where a register holds four keys: converted first.
-template <class Elements>
-struct converted_columns {
-    static constexpr std::int64_t depth = block_values;
-    template <class Use>
-    static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
-        alignas(64) float rows[lanes][depth];
-        const std::byte* const block = keys.data + first / block_values * Elements::block_bytes;
-        for (int n = 0; n < lanes; ++n) { decode_block<Elements>(block + n * keys.row_bytes, rows[n]); }
-        for (std::int64_t i = 0; i < depth; i += 4) {
+/// 16 bytes of each key, from byte `offset` of its row on, transposed: a lane of word n has the key's bytes
+/// 4 n .. 4 n + 3.
+template <int Groups>
+struct word_columns {
+    int_vec words[Groups][4];
+    TILEWISE_INLINE word_columns(const key_rows (&groups)[Groups], std::int64_t offset) {
+#    pragma GCC unroll 2
+        for (int g = 0; g < Groups; ++g) {
             vec quads[4];
-            for (int n = 0; n < 4; ++n) { quads[n] = load_quads(rows[n] + i, 4 * depth); }
+#    pragma GCC unroll 4
+            for (int n = 0; n < 4; ++n) {
+                quads[n] =
+                    load_quads(groups[g].data + offset + n * groups[g].row_bytes, 4 * groups[g].row_bytes);
+            }
             transpose_quads(quads);
-            for (int n = 0; n < 4; ++n) { use(first + i + n, quads[n]); }
+#    pragma GCC unroll 4
+            for (int n = 0; n < 4; ++n) { words[g][n] = bits_of(quads[n]); }
         }
     }
 };
 
-#    if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
-/// 16 bytes of each of `lanes` keys, transposed: the columns of so many `Bytes`-byte elements.
-template <int Bytes>
-struct transposed_bytes {
-    static constexpr std::int64_t depth = 16 / Bytes;
-    octets rows[8];
-    TILEWISE_INLINE transposed_bytes(const std::byte* first_key, std::int64_t row_bytes) {
-#        pragma GCC unroll 8
-        for (int n = 0; n < 8; ++n) { rows[n] = load_octets(first_key + n * row_bytes, 8 * row_bytes); }
-        transpose_octets<Bytes>(rows);
-    }
-    /// Of single bytes: column n, sign-extended.
-    [[nodiscard]] TILEWISE_INLINE int_vec bytes(std::int64_t n) const {
-        return n % 2 == 0 ? widen_first_bytes(rows[n / 2]) : widen_last_bytes(rows[n / 2]);
-    }
-};
-
+/// visit() calls use(group, i, column) for `depth` columns of each group, i ascending from `first`, a
+/// multiple of depth. The groups take turns, so that the sum of none waits for itself.
 template <class Elements>
-struct short_columns {
+struct key_columns {
     using stored = typename Elements::stored;
-    static constexpr std::int64_t depth = transposed_bytes<sizeof(stored)>::depth;
-    template <class Use>
-    static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
-        const transposed_bytes<sizeof(stored)> some(
-            keys.data + first * static_cast<std::int64_t>(sizeof(stored)), keys.row_bytes);
-#        pragma GCC unroll 16
+    static constexpr std::int64_t in_word = 4 / sizeof(stored);
+    static constexpr std::int64_t depth = 4 * in_word;
+    template <int Groups, class Use>
+    static TILEWISE_INLINE void visit(const key_rows (&groups)[Groups], std::int64_t first, Use use) {
+        const word_columns<Groups> some(groups, first * static_cast<std::int64_t>(sizeof(stored)));
+#    pragma GCC unroll 16
         for (std::int64_t n = 0; n < depth; ++n) {
-            if constexpr (sizeof(stored) == 1) {
-                use(first + n, Elements::decode(some.bytes(n)));
-            } else {
-                alignas(64) stored column[lanes];
-                store_octets(reinterpret_cast<std::byte*>(column), some.rows[n]);
-                use(first + n, Elements::decode(column));
+#    pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) {
+                use(g, first + n, Elements::decode_part(some.words[g][n / in_word], n % in_word));
             }
         }
     }
 };
 
-/// The scale of the block that starts each key's row here.
-TILEWISE_INLINE vec block_scales(const std::byte* first_key, std::int64_t row_bytes) {
-    alignas(64) std::uint16_t scales[lanes];
-#        pragma GCC unroll 16
-    for (int n = 0; n < lanes; ++n) { __builtin_memcpy(scales + n, first_key + n * row_bytes, 2); }
-    return load_f16(scales);
-}
-
-struct q8_0_columns {
-    static constexpr std::int64_t depth = block_values;
-    template <class Use>
-    static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
-        const std::byte* const block = keys.data + first / block_values * q8_0_elements::block_bytes;
-        const vec scale = block_scales(block, keys.row_bytes);
-        for (std::int64_t half = 0; half < depth; half += 16) {
-            const transposed_bytes<1> some(block + 2 + half, keys.row_bytes);
-#        pragma GCC unroll 16
-            for (std::int64_t n = 0; n < 16; ++n) { use(first + half + n, to_float(some.bytes(n)) * scale); }
+#    if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
+/// As halves of words, they would have to be packed before they are converted.
+template <>
+struct key_columns<f16_elements> {
+    static constexpr std::int64_t depth = 8;
+    template <int Groups, class Use>
+    static TILEWISE_INLINE void visit(const key_rows (&groups)[Groups], std::int64_t first, Use use) {
+        octets columns[Groups][8];
+#        pragma GCC unroll 2
+        for (int g = 0; g < Groups; ++g) {
+#        pragma GCC unroll 8
+            for (int n = 0; n < 8; ++n) {
+                columns[g][n] = load_octets(groups[g].data + 2 * first + n * groups[g].row_bytes,
+                                            8 * groups[g].row_bytes);
+            }
+            transpose_octets(columns[g]);
+        }
+#        pragma GCC unroll 8
+        for (std::int64_t n = 0; n < depth; ++n) {
+#        pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) { use(g, first + n, f16_to_float(columns[g][n])); }
         }
     }
 };
-
-struct q4_0_columns {
-    static constexpr std::int64_t depth = block_values;
-    template <class Use>
-    static TILEWISE_INLINE void visit(const key_rows& keys, std::int64_t first, Use use) {
-        const std::byte* const block = keys.data + first / block_values * q4_0_elements::block_bytes;
-        const vec scale = block_scales(block, keys.row_bytes);
-        const transposed_bytes<1> both(block + 2, keys.row_bytes);
-#        pragma GCC unroll 16
-        for (std::int64_t n = 0; n < 16; ++n) { use(first + n, q4_0_elements::value(both.bytes(n), scale)); }
-#        pragma GCC unroll 16
-        for (std::int64_t n = 0; n < 16; ++n) {
-            use(first + 16 + n, q4_0_elements::value(both.bytes(n) >> 4, scale));
-        }
-    }
-};
-
-template <class Elements>
-struct key_columns : short_columns<Elements> {};
-template <>
-struct key_columns<f32_elements> : quad_columns<f32_elements> {};
-template <>
-struct key_columns<q8_0_elements> : q8_0_columns {};
-template <>
-struct key_columns<q4_0_elements> : q4_0_columns {};
-#    else
-template <class Elements>
-struct key_columns : quad_columns<Elements> {};
-template <in_blocks_of_values Elements>
-struct key_columns<Elements> : converted_columns<Elements> {};
 #    endif
+
+/// The scale at byte `offset` of each key's row.
+template <int Groups>
+struct block_scales {
+    vec of[Groups];
+    TILEWISE_INLINE block_scales(const key_rows (&groups)[Groups], std::int64_t offset) {
+        const word_columns<Groups> some(groups, offset);
+#    pragma GCC unroll 2
+        for (int g = 0; g < Groups; ++g) { of[g] = f16_to_float(some.words[g][0]); }
+    }
+};
+
+template <>
+struct key_columns<q8_0_elements> {
+    static constexpr std::int64_t depth = block_values;
+    template <int Groups, class Use>
+    static TILEWISE_INLINE void visit(const key_rows (&groups)[Groups], std::int64_t first, Use use) {
+        const std::int64_t block = first / block_values * q8_0_elements::block_bytes;
+        const block_scales<Groups> scales(groups, block);
+        for (std::int64_t half = 0; half < depth; half += 16) {
+            const word_columns<Groups> some(groups, block + 2 + half);
+#    pragma GCC unroll 16
+            for (std::int64_t n = 0; n < 16; ++n) {
+#    pragma GCC unroll 2
+                for (int g = 0; g < Groups; ++g) {
+                    use(g, first + half + n, signed_byte(some.words[g][n / 4], n % 4) * scales.of[g]);
+                }
+            }
+        }
+    }
+};
+
+/// The second half of the values are in the high halves of the bytes.
+template <>
+struct key_columns<q4_0_elements> {
+    static constexpr std::int64_t depth = block_values;
+    template <int Groups, class Use>
+    static TILEWISE_INLINE void visit(const key_rows (&groups)[Groups], std::int64_t first, Use use) {
+        const std::int64_t block = first / block_values * q4_0_elements::block_bytes;
+        const block_scales<Groups> scales(groups, block);
+        const word_columns<Groups> some(groups, block + 2);
+#    pragma GCC unroll 32
+        for (std::int64_t n = 0; n < depth; ++n) {
+            const std::int64_t byte = n % 16;
+#    pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) {
+                use(g, first + n,
+                    nibble_minus_8(some.words[g][byte / 4], byte % 4 * 2 + n / 16) * scales.of[g]);
+            }
+        }
+    }
+};
 
 /// One column; of no more than the row's own element.
 template <class Elements>

@@ -13,7 +13,8 @@
 
 namespace tilewise::kernels::TILEWISE_ISA {
 
-// Each type converts `lanes` elements at a time. What is encoded is a result: a NaN is the canonical one.
+// Each type converts `lanes` elements at a time: of a row; or with decode_part(), one of each lane, the n-th
+// of those in a word. What is encoded is a result: a NaN is the canonical one.
 
 #if defined(TILEWISE_REAL_IS_DOUBLE)
 inline constexpr element_type real_type = element_type::f64;
@@ -34,6 +35,7 @@ inline constexpr element_type real_type = element_type::f32;
 struct f32_elements {
     using stored = float;
     static TILEWISE_INLINE vec decode(const stored* from) { return vec::load_unaligned(from); }
+    static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t /*n*/) { return float_of_bits(word); }
     static TILEWISE_INLINE void encode(vec value, stored* to) { value.store_unaligned(to); }
 };
 
@@ -45,6 +47,9 @@ TILEWISE_INLINE vec without_negative_zero(vec value, float smallest) {
 struct f16_elements {
     using stored = std::uint16_t;
     static TILEWISE_INLINE vec decode(const stored* from) { return load_f16(from); }
+    static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t n) {
+        return f16_to_float(n == 0 ? word : word >> 16);
+    }
     static TILEWISE_INLINE void encode(vec value, stored* to) {
         store_f16(to, without_negative_zero(value, 0x1p-24F));
     }
@@ -53,6 +58,9 @@ struct f16_elements {
 struct bf16_elements {
     using stored = std::uint16_t;
     static TILEWISE_INLINE vec decode(const stored* from) { return float_of_bits(load_u16(from) << 16); }
+    static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t n) {
+        return float_of_bits(n == 0 ? word << 16 : word & int_vec(static_cast<std::int32_t>(0xffff0000U)));
+    }
     static TILEWISE_INLINE void encode(vec value, stored* to) {
         const int_vec bits = bits_of(without_negative_zero(value, 0x1p-133F));
         const int_vec odd = (bits >> 16) & int_vec(1);
@@ -117,13 +125,11 @@ struct q8_0_elements {
 
 struct q4_0_elements {
     static constexpr std::int64_t block_bytes = 18;
-    /// Of the lowest four bits.
-    static TILEWISE_INLINE vec value(int_vec bits, vec scale) { return nibble_minus_8(bits) * scale; }
     /// The second half of the values are in the high halves of the bytes.
     static TILEWISE_INLINE vec decode(const std::byte* block, std::int64_t i, vec scale) {
         constexpr std::int64_t half = block_values / 2;
         const int_vec both = load_i8(reinterpret_cast<const std::int8_t*>(block + 2) + i % half);
-        return value(i < half ? both : both >> 4, scale);
+        return scaled_nibble(i < half ? both : both >> 4, scale);
     }
 };
 
@@ -148,14 +154,22 @@ void decode_blocks(const void* row, std::int64_t /*stride*/, std::int64_t count,
 /// Numbers without their scale.
 struct i8_elements {
     using stored = std::int8_t;
-    static TILEWISE_INLINE vec decode(int_vec bits) { return to_float(bits); }
-    static TILEWISE_INLINE vec decode(const stored* from) { return decode(load_i8(from)); }
+    static TILEWISE_INLINE vec decode(const stored* from) { return to_float(load_i8(from)); }
+    static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t n) { return signed_byte(word, n); }
 };
+
+/// Byte n of each word, sign-extended.
+TILEWISE_INLINE int_vec byte_of_word(int_vec word, std::int64_t n) {
+    return (word << static_cast<int>(24 - 8 * n)) >> 24;
+}
 
 /// FP8: the bits of a small number are those of a smaller exponent range, and scaling moves them.
 struct e4m3_elements {
     using stored = std::int8_t;
     static TILEWISE_INLINE vec decode(const stored* from) { return decode(load_i8(from)); }
+    static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t n) {
+        return decode(byte_of_word(word, n));
+    }
     static TILEWISE_INLINE vec decode(int_vec bits) {
         const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 20) * broadcast(0x1p120F);
         const vec number = select(magnitude < broadcast(480.0F), magnitude, broadcast(__builtin_nanf("")));
@@ -165,6 +179,9 @@ struct e4m3_elements {
 struct e5m2_elements {
     using stored = std::int8_t;
     static TILEWISE_INLINE vec decode(const stored* from) { return decode(load_i8(from)); }
+    static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t n) {
+        return decode(byte_of_word(word, n));
+    }
     static TILEWISE_INLINE vec decode(int_vec bits) {
         const vec magnitude = float_of_bits((bits & int_vec(0x7f)) << 21) * broadcast(0x1p112F);
         return with_sign_of(with_specials(magnitude), float_of_bits(bits));

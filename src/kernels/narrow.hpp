@@ -60,11 +60,7 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [units][narrow_query_
     std::int64_t i = 0;
     for (; i + depth <= units; i += depth) {
         ahead.step();
-#pragma GCC unroll 2
-        for (int g = 0; g < Groups; ++g) {
-            key_columns<Elements>::visit(
-                group[g], i, [&](std::int64_t n, vec column) TILEWISE_INLINE_LAMBDA { add(g, n, column); });
-        }
+        key_columns<Elements>::visit(group, i, add);
     }
     if constexpr (!in_blocks_of_values<Elements>) {
         for (; i < units; ++i) {

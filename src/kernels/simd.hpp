@@ -168,8 +168,7 @@ TILEWISE_INLINE vec load_quads(const float* row, std::int64_t stride) {
 }
 
 #    if defined(TILEWISE_ISA_IS_avx512) || defined(TILEWISE_ISA_IS_avx2)
-// 16 bytes of each of lanes / 8 keys that are eight apart; the signed bytes of its first and of its last
-// half.
+// 16 bytes of each of lanes / 8 keys that are eight apart.
 #        if defined(TILEWISE_ISA_IS_avx512)
 using octets = __m256i;
 TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t eight_rows) {
@@ -177,75 +176,38 @@ TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t eight_rows
         _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row))),
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + eight_rows)), 1);
 }
-TILEWISE_INLINE void store_octets(std::byte* to, octets value) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to), value);
-}
-TILEWISE_INLINE int_vec widen_first_bytes(octets value) {
-    return _mm512_cvtepi8_epi32(_mm256_castsi256_si128(value));
-}
-TILEWISE_INLINE int_vec widen_last_bytes(octets value) {
-    return _mm512_cvtepi8_epi32(_mm256_extracti128_si256(value, 1));
-}
 #            define TILEWISE_UNPACK(half, bits, a, b) _mm256_unpack##half##_epi##bits(a, b)
 #        else
 using octets = __m128i;
 TILEWISE_INLINE octets load_octets(const std::byte* row, std::int64_t /*eight_rows*/) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
 }
-TILEWISE_INLINE void store_octets(std::byte* to, octets value) {
-    _mm_store_si128(reinterpret_cast<__m128i*>(to), value);
-}
-TILEWISE_INLINE int_vec widen_first_bytes(octets value) { return _mm256_cvtepi8_epi32(value); }
-TILEWISE_INLINE int_vec widen_last_bytes(octets value) {
-    return _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(value, value));
-}
 #            define TILEWISE_UNPACK(half, bits, a, b) _mm_unpack##half##_epi##bits(a, b)
 #        endif
-/// Interleaves units of so many bits of the low, and of the high halves of each 16 bytes of two rows.
-template <int Bits>
-TILEWISE_INLINE void interleave(octets a, octets b, octets& low, octets& high) {
-    if constexpr (Bits == 8) {
-        low = TILEWISE_UNPACK(lo, 8, a, b);
-        high = TILEWISE_UNPACK(hi, 8, a, b);
-    } else if constexpr (Bits == 16) {
-        low = TILEWISE_UNPACK(lo, 16, a, b);
-        high = TILEWISE_UNPACK(hi, 16, a, b);
-    } else if constexpr (Bits == 32) {
-        low = TILEWISE_UNPACK(lo, 32, a, b);
-        high = TILEWISE_UNPACK(hi, 32, a, b);
-    } else {
-        low = TILEWISE_UNPACK(lo, 64, a, b);
-        high = TILEWISE_UNPACK(hi, 64, a, b);
-    }
-}
-#        undef TILEWISE_UNPACK
 
-/// Rows n of 16 bytes of keys n, n + 8 become columns: one, or two of single bytes, of all keys in order.
-template <int Bytes>
+/// Eight 16-bit elements each of keys n, n + 8 become columns of all keys.
 TILEWISE_INLINE void transpose_octets(octets (&rows)[8]) {
     octets some[8];
 #        pragma GCC unroll 4
     for (int n = 0; n < 4; ++n) {
-        interleave<8 * Bytes>(rows[2 * n], rows[2 * n + 1], some[2 * n], some[2 * n + 1]);
-    }
-#        pragma GCC unroll 2
-    for (int n = 0; n < 2; ++n) {
-        interleave<16 * Bytes>(some[4 * n], some[4 * n + 2], rows[4 * n], rows[4 * n + 1]);
-        interleave<16 * Bytes>(some[4 * n + 1], some[4 * n + 3], rows[4 * n + 2], rows[4 * n + 3]);
+        some[2 * n] = TILEWISE_UNPACK(lo, 16, rows[2 * n], rows[2 * n + 1]);
+        some[2 * n + 1] = TILEWISE_UNPACK(hi, 16, rows[2 * n], rows[2 * n + 1]);
     }
 #        pragma GCC unroll 4
     for (int n = 0; n < 4; ++n) {
-        interleave<32 * Bytes>(rows[n], rows[n + 4], some[2 * n], some[2 * n + 1]);
+        const int from = n / 2 * 4 + n % 2;
+        rows[2 * n] = TILEWISE_UNPACK(lo, 32, some[from], some[from + 2]);
+        rows[2 * n + 1] = TILEWISE_UNPACK(hi, 32, some[from], some[from + 2]);
+    }
+#        pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+        some[2 * n] = TILEWISE_UNPACK(lo, 64, rows[n], rows[n + 4]);
+        some[2 * n + 1] = TILEWISE_UNPACK(hi, 64, rows[n], rows[n + 4]);
     }
 #        pragma GCC unroll 8
-    for (int n = 0; n < 8; ++n) {
-#        if defined(TILEWISE_ISA_IS_avx512)
-        rows[n] = Bytes == 1 ? _mm256_permute4x64_epi64(some[n], _MM_SHUFFLE(3, 1, 2, 0)) : some[n];
-#        else
-        rows[n] = some[n];
-#        endif
-    }
+    for (int n = 0; n < 8; ++n) { rows[n] = some[n]; }
 }
+#        undef TILEWISE_UNPACK
 #    endif
 
 /// Transposes each 4 x 4 square of four vectors of quads.

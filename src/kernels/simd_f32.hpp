@@ -121,11 +121,12 @@ TILEWISE_INLINE int_vec load_u16(const std::uint16_t* from) {
 TILEWISE_INLINE void store_16_bits(std::uint16_t* to, __m128i value) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
 }
-TILEWISE_INLINE void store_u16(std::uint16_t* to, int_vec value) {
+TILEWISE_INLINE __m128i lowest_16_bits(int_vec value) {
     const __m256i low = _mm256_and_si256(value, _mm256_set1_epi32(0xffff));
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), _MM_SHUFFLE(3, 1, 2, 0));
-    store_16_bits(to, _mm256_castsi256_si128(packed));
+    return _mm256_castsi256_si128(packed);
 }
+TILEWISE_INLINE void store_u16(std::uint16_t* to, int_vec value) { store_16_bits(to, lowest_16_bits(value)); }
 #elif defined(TILEWISE_ISA_IS_sse2)
 TILEWISE_INLINE int_vec load_u16(const std::uint16_t* from) {
     return _mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), _mm_setzero_si128());
@@ -167,14 +168,52 @@ TILEWISE_INLINE int_vec load_i8(const std::int8_t* from) {
 }
 #endif
 
-/// The lowest four bits of each lane, minus 8.
-TILEWISE_INLINE vec nibble_minus_8(int_vec bits) {
+/// The lowest four bits of each lane, minus 8, times a scale that all lanes share.
+TILEWISE_INLINE vec scaled_nibble(int_vec bits, vec scale) {
 #if defined(TILEWISE_ISA_IS_avx512)
-    const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm512_permutexvar_ps(bits, table);  // looks at four bits of an index
+    const vec numbers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(bits, numbers * scale);  // looks at four bits of an index
 #else
-    return to_float((bits & int_vec(15)) - int_vec(8));
+    return to_float((bits & int_vec(15)) - int_vec(8)) * scale;
 #endif
+}
+
+/// A few bits of each lane, from bit First on, minus half of what they can be: they become the lowest bits of
+/// the significand of a number whose exponent makes up for their place. Some bits can be flipped first.
+template <int Count, int First, std::int32_t Flip = 0>
+TILEWISE_INLINE vec field_minus_half(int_vec word) {
+    static_assert(First + Count <= 23);
+    constexpr int exponent = 23 - First;
+    constexpr std::int32_t field = ((1 << Count) - 1) << First;
+    constexpr std::int32_t others = ((127 + exponent) << 23) ^ (Flip << First);
+    return float_of_bits((word & int_vec(field)) ^ int_vec(others)) -
+           broadcast(static_cast<float>((1 << exponent) + (1 << (Count - 1))));
+}
+/// Nibble n of each word, minus 8.
+TILEWISE_INLINE vec nibble_minus_8(int_vec word, std::int64_t n) {
+    switch (n) {
+        case 0:
+            return field_minus_half<4, 0>(word);
+        case 1:
+            return field_minus_half<4, 4>(word);
+        case 2:
+            return field_minus_half<4, 8>(word);
+        case 3:
+            return field_minus_half<4, 12>(word);
+        case 4:
+            return field_minus_half<4, 16>(word);
+        case 5:
+            return field_minus_half<4, 8>(word >> 12);
+        case 6:
+            return field_minus_half<4, 12>(word >> 12);
+        default:
+            return field_minus_half<4, 16>(word >> 12);
+    }
+}
+/// Byte n of each word: one in two's complement is 128 less than with its highest bit flipped.
+TILEWISE_INLINE vec signed_byte(int_vec word, std::int64_t n) {
+    const int_vec two = n < 2 ? word : word >> 16;
+    return n % 2 == 0 ? field_minus_half<8, 0, 128>(two) : field_minus_half<8, 8, 128>(two);
 }
 
 /// For formats with 5 exponent bits, whose infinity and NaN come out as 2^16 and more where they are
@@ -184,25 +223,30 @@ TILEWISE_INLINE vec with_specials(vec magnitude) {
     return select(magnitude < broadcast(0x1p16F), magnitude, special);
 }
 
-// binary16 to binary32, exactly, and back, rounded to the nearest even; NaN must be the canonical one.
+// binary16 to binary32, exactly, from the lowest bits of lanes or from memory, and back, rounded to the
+// nearest even; NaN must be the canonical one.
 #if defined(TILEWISE_ISA_IS_avx512)
-TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return _mm512_cvtph_ps(load_16_bits(from)); }
+TILEWISE_INLINE vec f16_to_float(__m256i halves) { return _mm512_cvtph_ps(halves); }
+TILEWISE_INLINE vec f16_to_float(int_vec bits) { return f16_to_float(_mm512_cvtepi32_epi16(bits)); }
+TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return f16_to_float(load_16_bits(from)); }
 TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
     store_16_bits(to, _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #elif defined(TILEWISE_ISA_IS_avx2)
-TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return _mm256_cvtph_ps(load_16_bits(from)); }
+TILEWISE_INLINE vec f16_to_float(__m128i halves) { return _mm256_cvtph_ps(halves); }
+TILEWISE_INLINE vec f16_to_float(int_vec bits) { return f16_to_float(lowest_16_bits(bits)); }
+TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return f16_to_float(load_16_bits(from)); }
 TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
     store_16_bits(to, _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
 }
 #elif defined(TILEWISE_ISA_IS_sse2)
 /// The bits of a small number are those of a smaller exponent range: scaling by 2^112 moves them, and keeps
 /// subnormals right.
-TILEWISE_INLINE vec load_f16(const std::uint16_t* from) {
-    const int_vec half = load_u16(from);
+TILEWISE_INLINE vec f16_to_float(int_vec half) {
     const vec magnitude = float_of_bits((half & int_vec(0x7fff)) << 13) * broadcast(0x1p112F);
     return with_sign_of(with_specials(magnitude), float_of_bits(half << 16));
 }
+TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return f16_to_float(load_u16(from)); }
 /// Adding 1/2 rounds what will be subnormal to multiples of 2^-24.
 TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
     const vec half = broadcast(0.5F);
@@ -218,9 +262,11 @@ TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
     store_u16(to, bits_of(number) | ((bits_of(value) >> 16) & int_vec(0x8000)));
 }
 #else
-TILEWISE_INLINE vec load_f16(const std::uint16_t* from) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
+TILEWISE_INLINE vec f16_to_float(uint16x4_t halves) { return vcvt_f32_f16(vreinterpret_f16_u16(halves)); }
+TILEWISE_INLINE vec f16_to_float(int_vec bits) {
+    return f16_to_float(vmovn_u32(vreinterpretq_u32_s32(bits)));
 }
+TILEWISE_INLINE vec load_f16(const std::uint16_t* from) { return f16_to_float(vld1_u16(from)); }
 TILEWISE_INLINE void store_f16(std::uint16_t* to, vec value) {
     vst1_u16(to, vreinterpret_u16_f16(vcvt_f16_f32(value)));
 }
