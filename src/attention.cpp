@@ -88,9 +88,10 @@ void run_task(void* context, std::int64_t index, int thread) {
 
 std::int64_t state_bytes(const call& c) { return c.work->shape.state_floats * block_of(c.sizes->real).bytes; }
 
-/// The states of the chunks of block number `index`; those of its rows follow.
+/// The states of the chunks of block number `index`, if keys are cut into parts; those of its rows follow.
 std::byte* chunk_states_of(const call& c, std::int64_t index) {
-    const std::int64_t rows = c.work->summary.block_rows * (count_chunks(*c.sizes) + 1);
+    const std::int64_t chunks = c.work->summary.key_parts == 1 ? 0 : count_chunks(*c.sizes);
+    const std::int64_t rows = c.work->summary.block_rows * (chunks + 1);
     return c.scratch + c.work->chunk_state_offset + index * rows * state_bytes(c);
 }
 
@@ -122,6 +123,44 @@ void run_fold(void* context, std::int64_t index, int thread) {
     c.kernels->start_states(c.work->shape, task, scratch_of(c, thread));
     c.kernels->fold_states(c.work->shape, task.rows, chunks, parts, task.states);
     c.kernels->finish(c.work->shape, task, scratch_of(c, thread));
+}
+
+/// Whether what begins at one address probably has its memory pages in common with what begins at the other.
+bool are_on_one_page(const void* a, const void* b) {
+    constexpr std::uintptr_t page_bytes = 4096;
+    return reinterpret_cast<std::uintptr_t>(a) / page_bytes ==
+           reinterpret_cast<std::uintptr_t>(b) / page_bytes;
+}
+
+/// Where key heads take turns, each of one block: those of a group, from the first key to the last.
+void run_group(void* context, std::int64_t index, int thread) {
+    const call& c = *static_cast<const call*>(context);
+    const kernels::shape& shape = c.work->shape;
+    const std::int64_t heads = c.sizes->kv_heads;
+    const std::int64_t groups = c.work->head_groups;
+    const std::int64_t first_block = index / groups * heads + index % groups * heads / groups;
+    const std::int64_t last_block = index / groups * heads + (index % groups + 1) * heads / groups;
+    const float_environment standard;
+    const auto for_each_task = [&](auto run) {
+        kernels::task before{};
+        for (std::int64_t block = first_block; block < last_block; ++block) {
+            kernels::task task = task_of(c, block_number(*c.work, *c.sizes, block));
+            task.states = chunk_states_of(c, block);
+            task.pages_looked_up = are_on_one_page(task.k, before.k) && are_on_one_page(task.v, before.v);
+            before = task;
+            run(task);
+        }
+    };
+    for_each_task([&](kernels::task& task) { c.kernels->start_states(shape, task, scratch_of(c, thread)); });
+    for (std::int64_t chunk = 0; chunk < count_chunks(*c.sizes); chunk += chunks_of_turn) {
+        for_each_task([&](kernels::task& task) {
+            const std::int64_t start = task.first_key / contract::chunk_keys + chunk;
+            task.begin = std::max(task.first_key, start * contract::chunk_keys);
+            task.end = std::min(task.end, (start + chunks_of_turn) * contract::chunk_keys);
+            if (task.begin < task.end) { c.kernels->advance(shape, task, scratch_of(c, thread)); }
+        });
+    }
+    for_each_task([&](kernels::task& task) { c.kernels->finish(shape, task, scratch_of(c, thread)); });
 }
 
 /// Tasks are numbered by chunk, then key head, then sequence.
@@ -182,7 +221,9 @@ void run_all(call& c, const parallel_for& host) {
     const auto run = [&](std::int64_t count, void (*body)(void*, std::int64_t, int)) {
         run_tasks(plan.threads, count, body, &c, host);
     };
-    if (plan.key_parts == 1) {
+    if (c.work->head_groups > 0) {
+        run(plan.tasks / p.kv_heads * c.work->head_groups, run_group);
+    } else if (plan.key_parts == 1) {
         run(plan.tasks, run_task);
     } else {
         run(plan.tasks, run_part);
@@ -198,7 +239,7 @@ status try_plan_attention(const const_tensor& q, const const_tensor& k, const co
     const float_environment standard;
     problem sizes{};
     work_plan work;
-    if (!check_arguments(q, k, v, out, how, sizes) || !make_plan(sizes, how, work)) {
+    if (!check_arguments(q, k, v, out, how, sizes) || !make_plan(sizes, how, true, work)) {
         return status_of(false);
     }
     result = work.summary;
@@ -210,7 +251,7 @@ status try_attention(const const_tensor& q, const const_tensor& k, const const_t
     const float_environment standard;  // the default scale is computed, too
     problem sizes{};
     work_plan work;
-    if (!check_arguments(q, k, v, out, how, sizes) || !make_plan(sizes, how, work)) {
+    if (!check_arguments(q, k, v, out, how, sizes) || !make_plan(sizes, how, true, work)) {
         return status_of(false);
     }
     if (work.summary.tasks == 0) {

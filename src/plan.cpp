@@ -32,6 +32,9 @@ constexpr std::int64_t tasks_per_thread = 8;
 /// Tasks per thread below which even the keys of a block of query rows are cut into parts.
 constexpr std::int64_t key_tasks_per_thread = 4;
 
+/// Bytes from one key of a head to its next from which on it matters that other heads' lie between them.
+constexpr double far_apart = 1024;
+
 /// Work worth waking one more thread for: tens of microseconds on one core.
 constexpr double flops_per_thread = 4e6;
 
@@ -128,12 +131,18 @@ bool reals_of(const problem& p, std::initializer_list<std::int64_t> factors, std
     return true;
 }
 
-/// Room for the states of all chunks of all blocks, and for those of their rows, where keys are cut into
-/// parts.
-bool find_chunk_state_bytes(const problem& p, const work_plan& w, std::int64_t blocks, std::size_t& bytes) {
-    bytes = 0;
-    return w.summary.key_parts == 1 ||
-           reals_of(p, {blocks, w.summary.block_rows, count_chunks(p) + 1, w.shape.state_floats}, bytes);
+/// Whether key heads should take turns. Where the rows of all heads lie side by side for each token, a memory
+/// page has few keys of a head, and one head after the other would look up all pages once more. But most keys
+/// must be seen, and with each turn, query rows are made ready again: a panel of a key head, at most.
+bool gains_by_turns(const problem& p, const plan& summary, const kernels::table& kernels) {
+    const auto is_far = [](const kernels::row_layout& layout, std::int64_t dim) {
+        return layout.token_stride >= 2 * dim && row_bytes(layout.type, layout.token_stride) >= far_apart;
+    };
+    const double rows = static_cast<double>(p.batch) * static_cast<double>(p.heads * p.queries);
+    const double pairs = rows * static_cast<double>(p.keys);
+    return p.kv_heads > 1 && p.queries * p.group <= kernels.panel_rows &&
+           count_chunks(p) > 2 * chunks_of_turn && summary.visible_scores > pairs / 2 &&
+           (is_far(p.k_layout, p.head_dim) || is_far(p.v_layout, p.value_dim));
 }
 
 /// Whether rows can be read where they are: as what is computed in, dense, and not so far apart that a chunk
@@ -193,49 +202,79 @@ std::int64_t count_tasks(const problem& p, std::int64_t block_rows) {
     return blocks * p.kv_heads;
 }
 
-/// Completes a plan: blocks of so many rows, and at most so many threads.
-bool cut(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
-         work_plan& w) {
+/// How a call is to be cut.
+struct cut_limits {
+    std::int64_t block_rows;
+    int threads;
+    std::size_t turn_bytes;  ///< the most memory for the states of key heads that take turns
+};
+
+/// Finds whether key heads take turns, and room for the states that tasks leave: those of all chunks of all
+/// blocks, where keys are cut into parts; and in both cases those of all rows.
+bool find_states(const problem& p, const kernels::table& kernels, const cut_limits& limits,
+                 std::int64_t blocks, work_plan& w, std::size_t& bytes) {
+    const bool in_parts = w.summary.key_parts > 1;
+    bytes = 0;
+    w.head_groups = 0;
+    if (!in_parts && !gains_by_turns(p, w.summary, kernels)) { return true; }
+    const std::int64_t chunks = in_parts ? count_chunks(p) : 0;
+    if (!reals_of(p, {blocks, w.summary.block_rows, chunks + 1, w.shape.state_floats}, bytes)) {
+        return false;
+    }
+    if (in_parts) { return true; }
+    if (bytes > limits.turn_bytes) {
+        bytes = 0;
+    } else {
+        w.head_groups = std::min(divide_up(w.summary.threads, blocks / p.kv_heads), p.kv_heads);
+    }
+    return true;
+}
+
+/// Completes a plan.
+bool cut(const problem& p, const kernels::table& kernels, const cut_limits& limits, work_plan& w) {
     const std::int64_t rows = p.queries * p.group;
     plan& summary = w.summary;
-    summary.block_rows = std::min(block_rows, rows);
+    summary.block_rows = std::min(limits.block_rows, rows);
     w.shape = shape_of(p, kernels, summary.block_rows);
     w.blocks_per_head = divide_up(rows, summary.block_rows);
     const std::int64_t blocks = count_tasks(p, summary.block_rows);
-    summary.key_parts = count_key_parts(p, kernels, blocks, threads);
+    summary.key_parts = count_key_parts(p, kernels, blocks, limits.threads);
     summary.tasks = blocks * summary.key_parts;
-    summary.threads = static_cast<int>(std::clamp<std::int64_t>(summary.tasks, 1, threads));
+    summary.threads = static_cast<int>(std::clamp<std::int64_t>(summary.tasks, 1, limits.threads));
     summary.scratch_bytes_per_thread = kernels.scratch_bytes(w.shape);
     w.list_offset = summary.scratch_bytes_per_thread * static_cast<std::size_t>(summary.threads);
     w.row_state_offset = w.list_offset + list_bytes(p);
     std::size_t row_bytes = 0;
-    std::size_t chunk_bytes = 0;
-    if (!find_row_state_bytes(p, row_bytes) || !find_chunk_state_bytes(p, w, blocks, chunk_bytes)) {
+    std::size_t state_bytes = 0;
+    if (!find_row_state_bytes(p, row_bytes) || !find_states(p, kernels, limits, blocks, w, state_bytes)) {
         return false;
     }
     w.chunk_state_offset = w.row_state_offset + row_bytes;
-    summary.scratch_bytes = w.chunk_state_offset + chunk_bytes;
+    summary.scratch_bytes = w.chunk_state_offset + state_bytes;
     summary.shared_scratch_bytes = summary.scratch_bytes - w.list_offset;
     return true;
 }
 
-/// The same within the workspace, if there is one: smaller blocks cost less speed than fewer threads.
-bool cut_to_fit(const problem& p, const kernels::table& kernels, std::int64_t block_rows, int threads,
+/// The same within the workspace, if there is one: smaller blocks cost less speed than heads that do not take
+/// turns, and these less than fewer threads.
+bool cut_to_fit(const problem& p, const kernels::table& kernels, cut_limits limits,
                 std::span<std::byte> workspace, work_plan& w) {
     const std::size_t room = workspace.data() == nullptr ? std::numeric_limits<std::size_t>::max()
                                                          : aligned_part(workspace).size();
-    if (!cut(p, kernels, block_rows, threads, w)) { return false; }
+    if (!cut(p, kernels, limits, w)) { return false; }
     while (w.summary.scratch_bytes > room) {
-        if (block_rows > kernels.panel_rows) {
-            block_rows -= kernels.panel_rows;
-        } else if (threads > 1) {
-            threads = w.summary.threads > 1 ? w.summary.threads - 1 : 1;
+        if (limits.block_rows > kernels.panel_rows) {
+            limits.block_rows -= kernels.panel_rows;
+        } else if (w.head_groups > 0) {
+            limits.turn_bytes = 0;
+        } else if (limits.threads > 1) {
+            limits.threads = w.summary.threads > 1 ? w.summary.threads - 1 : 1;
         } else {
             return refuse("workspace: ", room,
                           " bytes from the first multiple of 64 on given, it must be at least ",
                           w.summary.scratch_bytes);
         }
-        if (!cut(p, kernels, block_rows, threads, w)) { return false; }
+        if (!cut(p, kernels, limits, w)) { return false; }
     }
     return true;
 }
@@ -276,7 +315,7 @@ arithmetic arithmetic_for(const problem& p, isa which) {
                                                                                 : arithmetic::exact;
 }
 
-bool make_plan(const problem& p, const options& how, work_plan& w) {
+bool make_plan(const problem& p, const options& how, bool turns, work_plan& w) {
     w = {};
     if (!find_active_isa(w.summary.isa)) { return false; }
     w.summary.arithmetic = arithmetic_for(p, w.summary.isa);
@@ -295,7 +334,9 @@ bool make_plan(const problem& p, const options& how, work_plan& w) {
     while (threads > 1 && block > kernels.panel_rows && count_tasks(p, block) < tasks_per_thread * threads) {
         block -= kernels.panel_rows;
     }
-    return cut_to_fit(p, kernels, block, threads, how.workspace, w);
+    const std::size_t budget =
+        how.scratch_budget == 0 ? std::numeric_limits<std::size_t>::max() : how.scratch_budget;
+    return cut_to_fit(p, kernels, {block, threads, turns ? budget : 0}, how.workspace, w);
 }
 
 void list_sequences(const problem& p, std::byte* scratch, work_plan& w) {

@@ -33,19 +33,27 @@ struct work_plan {
     plan summary;
     const kernels::table* kernels;
     kernels::shape shape;
+    /// Groups of the key heads of a sequence. The heads of a group go over the keys together, some chunks
+    /// each in turn: see gains_by_turns() in plan.cpp. 0: each head by itself.
+    std::int64_t head_groups;
     std::int64_t blocks_per_head;                ///< if all sequences are alike;
     std::span<const listed_sequence> sequences;  ///< see list_sequences, otherwise
     // In the scratch, behind that of the threads.
     std::size_t list_offset;
-    std::size_t row_state_offset;    ///< [batch entries, heads, query tokens, 2]
-    std::size_t chunk_state_offset;  ///< for each block, the states of its chunks, and of its rows
+    std::size_t row_state_offset;  ///< [batch entries, heads, query tokens, 2]
+    /// For each block, the states of its chunks, if keys are cut into parts, and of its rows; also if heads
+    /// take turns.
+    std::size_t chunk_state_offset;
 };
+
+/// Chunks of keys that a head goes over before it is another one's turn.
+inline constexpr std::int64_t chunks_of_turn = 8;
 
 /// The arithmetic that a call gets on an instruction set.
 arithmetic arithmetic_for(const problem& p, isa which);
 
-/// Refuses a workspace that is too small.
-[[nodiscard]] bool make_plan(const problem& p, const options& how, work_plan& w);
+/// Refuses a workspace that is too small. `turns`: whether key heads may take turns.
+[[nodiscard]] bool make_plan(const problem& p, const options& how, bool turns, work_plan& w);
 
 /// Lists the sequences in the call's scratch, if they are not alike. Must come before block_number.
 void list_sequences(const problem& p, std::byte* scratch, work_plan& w);

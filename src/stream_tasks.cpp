@@ -138,7 +138,7 @@ bool plan_piece(const stream_state& s, const key_piece& keys, planned_piece& pla
     planned.sizes.key_position = keys.position;
     planned.sizes.k_layout = layout_of(keys.k);
     planned.sizes.v_layout = layout_of(keys.v);
-    return make_plan(planned.sizes, s.how, planned.work);
+    return make_plan(planned.sizes, s.how, false, planned.work);
 }
 
 bool find_scratch(const stream_state& s, std::initializer_list<const planned_piece*> pieces,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <tilewise/attention.hpp>
+#include <tilewise/reference.hpp>
 #include <vector>
 
 #include "cases.hpp"
@@ -327,6 +328,29 @@ TEST_CASE("reports: packed sequences are each by itself") {
         for (const count row : {0, 2, 390, 399}) {
             CHECK(bits_of(got.out.at(0, 0, row, 0)) == bits_of(untouched.out.at(0, 0, row, 0)));
         }
+    }
+}
+
+TEST_CASE("reports: packed sequences, some without queries or keys, whose key heads take turns") {
+    const attention_case packed{
+        .heads = 6, .kv_heads = 3, .queries = 10, .keys = 10000, .key_dim = 100, .layouts = {1, 1, 1, 1}};
+    const inputs given = make_inputs(packed);
+    const std::vector<count> query_starts = {0, 0, 2, 4, 6, 8, 10};
+    const std::vector<count> key_starts = {0, 100, 2600, 2600, 5200, 7600, 10000};
+    const results want = make_results(packed);
+    const tilewise::options how{
+        .query_starts = query_starts, .key_starts = key_starts, .lse = want.lse.view()};
+    tilewise::reference::attention(given.q.view(), given.k.view(), given.v.view(), want.out.view(), how);
+    const std::size_t states = std::size_t{5} * 6 * 2 * (3 + 64) * sizeof(float);
+    CHECK(tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), want.out.view(), how)
+              .shared_scratch_bytes > states);
+    for (const int threads : {1, 2, 3, 7}) {
+        const results got = make_results(packed);
+        tilewise::options with_threads = how;
+        with_threads.threads = threads;
+        with_threads.lse = got.lse.view();
+        tilewise::attention(given.q.view(), given.k.view(), given.v.view(), got.out.view(), with_threads);
+        CHECK(first_difference(got, want) == "");
     }
 }
 

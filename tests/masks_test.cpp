@@ -38,6 +38,29 @@ attention_case random_sizes(random_source& random, tilewise::arithmetic how = ti
     return sizes;
 }
 
+/// Decoding with many keys, of which those of all heads lie side by side.
+attention_case turns_sizes(random_source& random, count number) {
+    attention_case sizes;
+    sizes.batch = random.between(1, 2);
+    sizes.kv_heads = random.between(2, 5);
+    sizes.heads = sizes.kv_heads * random.between(1, 2);
+    sizes.queries = random.between(1, 2);
+    sizes.keys = random.between(2049, 2600);
+    sizes.key_dim = 16 * random.between(8, 16) / sizes.kv_heads;
+    sizes.value_dim = 16 * random.between(8, 16) / sizes.kv_heads + random.between(0, 1);
+    sizes.layouts = {1, 1, 1, 1};
+    sizes.seed = random.bits();
+    for (auto& type : sizes.types) { type = float_types[random.bits() % float_types.size()]; }
+    if (number % 3 == 0) {
+        sizes.arithmetic = tilewise::arithmetic::fastest;
+        sizes.types = bf16_types;
+    }
+#ifdef TILEWISE_TESTS_HAVE_F64
+    if (number % 5 == 1) { return in_f64(sizes); }
+#endif
+    return sizes;
+}
+
 /// NaN, infinities and other rare values at a few places of k and v.
 void spoil(random_source& random, const inputs& given, const attention_case& sizes) {
     const float values[] = {quiet_nan, infinity, -infinity, 1e-41F, -0.0F, 3e38F};
@@ -123,6 +146,25 @@ TEST_CASE("masks: any combination has the oracle's bits, and means what it says"
         const inputs given = make_inputs(sizes);
         check_meaning(made, given, check_bits(made, given, random));
     }
+}
+
+TEST_CASE("masks: any combination, where key heads take turns") {
+    random_source random(34);
+    count in_turns = 0;
+    for (count number = 0; number < by_effort(20, 40, 200); ++number) {
+        const attention_case sizes = turns_sizes(random, number);
+        const mask_case made = random_masks(random, sizes);
+        const inputs given = make_inputs(sizes);
+        if (number % 2 == 0) { spoil(random, given, sizes); }
+        const all_results got = check_bits(made, given, random);
+        tilewise::options how = got.asked_for(made.how);
+        how.extra.key_weights = {};  // which take shared scratch, too
+        how.threads = 1;
+        const tilewise::plan plan =
+            tilewise::plan_attention(given.q.view(), given.k.view(), given.v.view(), got.out.view(), how);
+        in_turns += plan.shared_scratch_bytes > 0 ? 1 : 0;
+    }
+    CHECK(in_turns > 0);
 }
 
 TEST_CASE("masks: rare values reach the rows that see them and no others") {

@@ -86,6 +86,29 @@ TEST_CASE("plan: with a few rows and many keys, keys are cut into parts") {
     CHECK(plan_of({.queries = 4096, .keys = 4096}, 8).key_parts == 1);
 }
 
+TEST_CASE("plan: key heads take turns on many keys, where their rows lie side by side") {
+    const attention_case by_token{
+        .batch = 2, .heads = 8, .kv_heads = 4, .queries = 1, .keys = 2500, .layouts = {0, 1, 1, 0}};
+    const std::size_t states = std::size_t{2} * 8 * (3 + 64) * sizeof(float);
+    CHECK(plan_of(by_token, 1).shared_scratch_bytes == states);
+    CHECK(plan_of(by_token, 1, states - 1).shared_scratch_bytes == 0);
+    const auto takes_turns = [](const attention_case& which) {
+        return plan_of(which, 1).shared_scratch_bytes > 0;
+    };
+    attention_case other = by_token;
+    other.layouts = {1, 0, 0, 1};
+    CHECK(!takes_turns(other));
+    other = by_token;
+    other.keys = 2048;
+    CHECK(!takes_turns(other));
+    other = by_token;
+    other.queries = 200;
+    CHECK(!takes_turns(other));
+    other = by_token;
+    other.key_dim = other.value_dim = 32;  // 512 bytes from token to token
+    CHECK(!takes_turns(other));
+}
+
 TEST_CASE("plan: small work uses one thread; one head with one long sequence keeps all busy") {
     CHECK(plan_of({.queries = 16, .keys = 16}, 8).threads == 1);
     CHECK(plan_of({.queries = 1, .keys = 64, .key_dim = 128, .value_dim = 128}, 64).threads == 1);

@@ -273,13 +273,13 @@ struct plan {
     tilewise::isa isa = tilewise::isa::sse2;                        ///< the kernels that run
     tilewise::arithmetic arithmetic = tilewise::arithmetic::exact;  ///< the one that these arguments get
     int threads = 1;                                                ///< threads that take part
-    std::int64_t tasks = 0;       ///< independent units of work, handed out dynamically, heaviest first
+    std::int64_t tasks = 0;       ///< units of work, handed out dynamically (some at once), heaviest first
     std::int64_t chunk_keys = 0;  ///< keys per tile (fixed by the arithmetic)
     std::int64_t panel_rows = 0;  ///< query rows side by side in SIMD registers
     std::int64_t block_rows = 0;  ///< query rows of one task, which share each tile of keys and values
     std::int64_t key_parts = 1;   ///< tasks that share the keys of one block of query rows
     std::size_t scratch_bytes_per_thread = 0;
-    std::size_t shared_scratch_bytes = 0;  ///< what tasks leave for each other, and the list of sequences
+    std::size_t shared_scratch_bytes = 0;  ///< what tasks leave for others or later, and lists of sequences
     std::size_t scratch_bytes = 0;         ///< all that the call allocates, or takes of its workspace
     double visible_scores = 0;  ///< pairs of a query row and a key that it sees, over batch and heads
     double flops = 0;           ///< 2 (head_dim + value_dim) per visible score

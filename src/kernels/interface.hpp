@@ -129,6 +129,7 @@ struct task {
     const std::int32_t* pages;  ///< which page of k and v has which keys; null: keys are not in pages
     const float* k_scales;      ///< null for types without
     const float* v_scales;
+    bool pages_looked_up;  ///< these keys' and values' memory pages have been read from shortly before
     group_out out;
     // One real number per row each; data is null where it is not wanted.
     group_out lse;
