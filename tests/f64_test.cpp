@@ -127,6 +127,17 @@ TEST_CASE("f64: common head sizes have the oracle's bits") {
     }
 }
 
+TEST_CASE("f64: key heads that take turns have the oracle's bits") {
+    const attention_case which = in_f64({.batch = 2,
+                                         .heads = 6,
+                                         .kv_heads = 3,
+                                         .keys = 2200,
+                                         .key_dim = 64,
+                                         .value_dim = 50,
+                                         .layouts = {1, 1, 1, 1}});
+    check_exact(which, make_inputs(which), all_settings());
+}
+
 TEST_CASE("f64: keys that are cut into parts have the oracle's bits") {
     for (const count queries : {1, 3, 4}) {  // no more than a panel has
         attention_case which =

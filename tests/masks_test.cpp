@@ -55,9 +55,6 @@ attention_case turns_sizes(random_source& random, count number) {
         sizes.arithmetic = tilewise::arithmetic::fastest;
         sizes.types = bf16_types;
     }
-#ifdef TILEWISE_TESTS_HAVE_F64
-    if (number % 5 == 1) { return in_f64(sizes); }
-#endif
     return sizes;
 }
 
