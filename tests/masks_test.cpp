@@ -148,7 +148,7 @@ TEST_CASE("masks: any combination has the oracle's bits, and means what it says"
 TEST_CASE("masks: any combination, where key heads take turns") {
     random_source random(34);
     count in_turns = 0;
-    for (count number = 0; number < by_effort(20, 40, 200); ++number) {
+    for (count number = 0; number < by_effort(8, 40, 200); ++number) {
         const attention_case sizes = turns_sizes(random, number);
         const mask_case made = random_masks(random, sizes);
         const inputs given = make_inputs(sizes);

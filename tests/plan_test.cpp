@@ -82,7 +82,8 @@ TEST_CASE("plan: with a few rows and many keys, keys are cut into parts") {
     CHECK(one_head.tasks == one_head.key_parts);
     CHECK(plan_of({.queries = 1, .keys = 30000}, 1).key_parts == 1);
     CHECK(plan_of({.queries = 1, .keys = 200}, 4).key_parts == 1);
-    CHECK(plan_of({.heads = 32, .kv_heads = 32, .queries = 1, .keys = 30000}, 4).key_parts == 1);
+    CHECK(plan_of({.heads = 32, .kv_heads = 32, .queries = 1, .keys = 30000, .key_dim = 8, .value_dim = 8}, 4)
+              .key_parts == 1);
     CHECK(plan_of({.queries = 4096, .keys = 4096}, 8).key_parts == 1);
 }
 
