@@ -113,8 +113,9 @@ bool require_address(const void* data, const element_block& block, std::int64_t 
     }
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     const auto distance = static_cast<std::uintptr_t>(offset / block.elements * block.bytes);
-    const bool wraps = offset < 0 ? address + distance > address : address + distance < address;
-    if (data != nullptr && wraps) {
+    const std::uintptr_t begin = address + distance;
+    const bool is_lost = begin == 0 || (offset < 0 ? begin > address : begin < address);
+    if (data != nullptr && is_lost) {
         return refuse("slice: first ", first, " given with a stride of ", stride, " and data at address ",
                       address, ", it must have an address");
     }

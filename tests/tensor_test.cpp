@@ -156,7 +156,8 @@ TEST_CASE("tensor: a slice that would begin beyond the last address, or before t
     CHECK(has(begins(&element, address(last), 1), std::to_string(last)));
     CHECK(has(begins(address(8), nullptr, -1), "address 8"));
     CHECK(has(begins(&element, address(8), -1), "address 8"));
-    CHECK(begins(address(12), nullptr, -1) == "");
+    CHECK(has(begins(address(12), nullptr, -1), "address 12"));
+    CHECK(begins(address(16), nullptr, -1) == "");
     CHECK(begins(address(last - 12), nullptr, 1) == "");
 }
 
