@@ -90,9 +90,8 @@ std::int64_t state_bytes(const call& c) { return c.work->shape.state_floats * bl
 
 /// The states of the chunks of block number `index`, if keys are cut into parts; those of its rows follow.
 std::byte* chunk_states_of(const call& c, std::int64_t index) {
-    const std::int64_t chunks = c.work->summary.key_parts == 1 ? 0 : count_chunks(*c.sizes);
-    const std::int64_t rows = c.work->summary.block_rows * (chunks + 1);
-    return c.scratch + c.work->chunk_state_offset + index * rows * state_bytes(c);
+    const std::int64_t states = c.work->summary.block_rows * states_per_row(*c.work, *c.sizes);
+    return c.scratch + c.work->chunk_state_offset + index * states * state_bytes(c);
 }
 
 /// Where keys are cut into parts: the chunks of one part of a block.

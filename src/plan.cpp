@@ -217,8 +217,7 @@ bool find_states(const problem& p, const kernels::table& kernels, const cut_limi
     bytes = 0;
     w.head_groups = 0;
     if (!in_parts && !gains_by_turns(p, w.summary, kernels)) { return true; }
-    const std::int64_t chunks = in_parts ? count_chunks(p) : 0;
-    if (!reals_of(p, {blocks, w.summary.block_rows, chunks + 1, w.shape.state_floats}, bytes)) {
+    if (!reals_of(p, {blocks, w.summary.block_rows, states_per_row(w, p), w.shape.state_floats}, bytes)) {
         return false;
     }
     if (in_parts) { return true; }
@@ -298,6 +297,10 @@ numbers numbers_for(const problem& p, arithmetic how) {
 }
 
 }  // namespace
+
+std::int64_t states_per_row(const work_plan& w, const problem& p) {
+    return (w.summary.key_parts == 1 ? 0 : count_chunks(p)) + 1;
+}
 
 std::span<std::byte> aligned_part(std::span<std::byte> workspace) {
     void* start = workspace.data();

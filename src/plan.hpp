@@ -61,6 +61,9 @@ void list_sequences(const problem& p, std::byte* scratch, work_plan& w);
 /// Block number `index`, 0 .. summary.tasks / summary.key_parts - 1, heaviest first.
 row_block block_number(const work_plan& w, const problem& p, std::int64_t index);
 
+/// States of each query row in the scratch: of the chunks, where keys are cut into parts, and of the row.
+std::int64_t states_per_row(const work_plan& w, const problem& p);
+
 /// The part of a workspace that begins at a multiple of 64.
 std::span<std::byte> aligned_part(std::span<std::byte> workspace);
 

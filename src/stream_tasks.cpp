@@ -83,9 +83,9 @@ void run_finish(void* context, std::int64_t index, int thread) {
 
 /// The states of the chunks of block number `index`.
 float* chunk_states_of(const call& c, std::int64_t index) {
-    const std::int64_t rows = c.work().summary.block_rows * (count_chunks(c.piece->sizes) + 1);
+    const std::int64_t states = c.work().summary.block_rows * states_per_row(c.work(), c.piece->sizes);
     return reinterpret_cast<float*>(c.scratch + c.work().chunk_state_offset) +
-           index * rows * c.work().shape.state_floats;
+           index * states * c.work().shape.state_floats;
 }
 
 /// Where keys are cut into parts: the chunks of one part of a block.
