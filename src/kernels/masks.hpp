@@ -18,50 +18,63 @@ namespace tilewise::kernels::TILEWISE_ISA {
 struct byte_row {
     const std::uint8_t* data;
     std::int64_t stride;
-    [[nodiscard]] bool sees(std::int64_t key) const { return data[key * stride] != 0; }
+    [[nodiscard]] const std::uint8_t* place_of(std::int64_t key) const { return data + key * stride; }
+    [[nodiscard]] bool sees(std::int64_t key) const { return *place_of(key) != 0; }
 };
 struct bit_row {
     const std::uint8_t* data;
     std::int64_t first;
     std::int64_t stride;
+    [[nodiscard]] std::int64_t bit_of(std::int64_t key) const { return first + key * stride; }
+    [[nodiscard]] const std::uint8_t* place_of(std::int64_t key) const { return data + (bit_of(key) >> 3); }
     [[nodiscard]] bool sees(std::int64_t key) const {
-        const std::int64_t bit = first + key * stride;
-        return ((data[bit >> 3] >> (bit & 7)) & 1) != 0;
+        return ((*place_of(key) >> (bit_of(key) & 7)) & 1) != 0;
     }
 };
 struct block_row {
     const std::uint8_t* data;
     std::int64_t stride;
     std::int64_t keys;
-    [[nodiscard]] bool sees(std::int64_t key) const { return data[key / keys * stride] != 0; }
+    [[nodiscard]] const std::uint8_t* place_of(std::int64_t key) const { return data + key / keys * stride; }
+    [[nodiscard]] bool sees(std::int64_t key) const { return *place_of(key) != 0; }
     [[nodiscard]] std::int64_t next_block(std::int64_t key) const { return (key / keys + 1) * keys; }
 };
 
-/// Calls visit(r, row) with every row's row of a mask that says something of each key.
-template <class Visit>
-TILEWISE_INLINE void visit_key_rows(const shape& s, const task& t, const panel& p, Visit visit) {
+/// What a mask says of one row of the task.
+template <class Row>
+Row row_at(const shape& s, const task& t, const row_position& at);
+template <>
+TILEWISE_INLINE byte_row row_at(const shape& s, const task& t, const row_position& at) {
     const grid& visible = s.masks.visible;
-    if (visible.data == nullptr) { return; }
-    row_position at(p.first_row, s.group);
-    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
-        if (s.masks.storage == mask_storage::bytes) {
-            visit(r, byte_row{row_of<std::uint8_t>(visible, t, at.token(), at.head()), visible.key_stride});
-        } else {
-            visit(r, bit_row{static_cast<const std::uint8_t*>(visible.data),
-                             row_offset(visible, t, at.token(), at.head()), visible.key_stride});
-        }
-    }
+    return {row_of<std::uint8_t>(visible, t, at.token(), at.head()), visible.key_stride};
+}
+template <>
+TILEWISE_INLINE bit_row row_at(const shape& s, const task& t, const row_position& at) {
+    const grid& visible = s.masks.visible;
+    return {static_cast<const std::uint8_t*>(visible.data), row_offset(visible, t, at.token(), at.head()),
+            visible.key_stride};
+}
+template <>
+TILEWISE_INLINE block_row row_at(const shape& s, const task& t, const row_position& at) {
+    const tensor_masks& masks = s.masks;
+    return {row_of<std::uint8_t>(masks.blocks, t, at.token() / masks.block_queries, at.head()),
+            masks.blocks.key_stride, masks.block_keys};
 }
 
-/// The same for the mask of blocks.
-template <class Visit>
-TILEWISE_INLINE void visit_block_rows(const shape& s, const task& t, const panel& p, Visit visit) {
-    const tensor_masks& masks = s.masks;
-    if (masks.blocks.data == nullptr) { return; }
+/// Calls visit(r, row) for every row of a panel.
+template <class Row, class Visit>
+TILEWISE_INLINE void visit_rows(const shape& s, const task& t, const panel& p, Visit visit) {
     row_position at(p.first_row, s.group);
-    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) {
-        visit(r, block_row{row_of<std::uint8_t>(masks.blocks, t, at.token() / masks.block_queries, at.head()),
-                           masks.blocks.key_stride, masks.block_keys});
+    for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) { visit(r, row_at<Row>(s, t, at)); }
+}
+/// The same with the mask that says something of each key, if there is one.
+template <class Visit>
+TILEWISE_INLINE void visit_key_rows(const shape& s, const task& t, const panel& p, Visit visit) {
+    if (s.masks.visible.data == nullptr) { return; }
+    if (s.masks.storage == mask_storage::bytes) {
+        visit_rows<byte_row>(s, t, p, visit);
+    } else {
+        visit_rows<bit_row>(s, t, p, visit);
     }
 }
 
@@ -91,41 +104,30 @@ inline void look_at_bits(const std::uint8_t* bytes, std::int64_t count, sighting
     if (count > 0) { seen.add(any != 0, common == 0xff); }
 }
 
-/// The smallest and largest byte of each key over the rows of a panel: rows are compared with each other
-/// first, many keys at a time, and keys only once for all rows.
+/// The smallest byte, and all bits, that rows of a panel have of the keys of a chunk, each key's in the lane
+/// that is its place in a vector: rows are compared with each other, and lanes only once for all rows.
 struct byte_columns {
-    std::uint8_t lowest[contract::chunk_keys];
-    std::uint8_t highest[contract::chunk_keys];
-    std::int64_t keys;  ///< 0: no rows yet
+    byte_vec lowest = byte_vec(std::uint8_t{0xff});
+    byte_vec bits = byte_vec(std::uint8_t{0});
 
-    void add(const std::uint8_t* bytes, std::int64_t count) {
-        if (keys == 0) {
-            __builtin_memset(lowest, 0xff, sizeof lowest);
-            __builtin_memset(highest, 0, sizeof highest);
-        }
-        keys = count;
-        for (std::int64_t i = 0; i < count; ++i) {
-            lowest[i] = bytes[i] < lowest[i] ? bytes[i] : lowest[i];
-            highest[i] = bytes[i] > highest[i] ? bytes[i] : highest[i];
-        }
+    TILEWISE_INLINE void add(const std::uint8_t* bytes) {
+        const byte_vec some = byte_vec::load_unaligned(bytes);
+        lowest = xsimd::min(lowest, some);
+        bits = bits | some;
     }
     void add_to(sighting& seen) const {
-        std::uint8_t least = 0xff;
-        std::uint8_t most = 0;
-        for (std::int64_t i = 0; i < keys; ++i) {
-            least = lowest[i] < least ? lowest[i] : least;
-            most = highest[i] > most ? highest[i] : most;
-        }
-        if (keys > 0) { seen.add(most != 0, least != 0); }
+        const byte_vec zero = byte_vec(std::uint8_t{0});
+        seen.add(xsimd::any(bits != zero), !xsimd::any(lowest == zero));
     }
 };
 
 TILEWISE_INLINE void look(const byte_row& row, const key_range& keys, sighting& seen, byte_columns& columns) {
+    std::int64_t j = keys.first;
     if (row.stride == 1) {
-        columns.add(row.data + keys.first, keys.last - keys.first);
-    } else {
-        look_one_by_one(row, keys.first, keys.last, seen);
+        constexpr auto width = static_cast<std::int64_t>(byte_vec::size);
+        for (; j + width <= keys.last; j += width) { columns.add(row.data + j); }
     }
+    look_one_by_one(row, j, keys.last, seen);
 }
 TILEWISE_INLINE void look(const bit_row& row, const key_range& keys, sighting& seen,
                           byte_columns& /*columns*/) {
@@ -156,34 +158,61 @@ TILEWISE_INLINE key_range keys_in_chunk(const panel& p, std::int64_t start) {
     return join(intersect(p.range.early, here), intersect(p.range.main, here));
 }
 
-/// What the tensor masks say of the chunk that starts at `start` and of some after it.
-inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t start) {
-    sighting seen[2][chunks_ahead];  // by `visible`, by `blocks`
+/// Chunks that are looked at together, and what their masks say.
+struct chunk_sightings {
+    int chunks;
+    key_range keys[chunks_ahead];  ///< from the task's first one on
+    sighting by_key[chunks_ahead];
+    sighting by_block[chunks_ahead];
     byte_columns columns[chunks_ahead];
-    key_range keys[chunks_ahead];  // from the task's first one on
-    int chunks = 0;
+};
+
+/// So many rows of a mask are read side by side: one after the other, the processor would wait for each anew.
+inline constexpr std::int64_t rows_together = 8;
+
+/// Reads something of every row first: finding a page of memory, and what is read of it before the processor
+/// reads ahead, takes as long as the rest of a row, but for all rows at once hardly longer than for one.
+template <class Row>
+void look_at_rows(const shape& s, const task& t, const panel& p, chunk_sightings& of,
+                  sighting (&seen)[chunks_ahead]) {
+    Row rows[max_row_vectors * lanes];
+    visit_rows<Row>(s, t, p, [&](std::int64_t r, const Row& row) {
+        rows[r] = row;
+        touch(row.place_of(of.keys[0].first));
+    });
+    for (std::int64_t first = 0; first < p.rows; first += rows_together) {
+        const std::int64_t last = smaller(first + rows_together, p.rows);
+        for (int i = 0; i < of.chunks; ++i) {
+            if (is_empty(of.keys[i])) { continue; }
+            byte_columns columns = of.columns[i];
+            for (std::int64_t r = first; r < last; ++r) { look(rows[r], of.keys[i], seen[i], columns); }
+            of.columns[i] = columns;
+        }
+    }
+}
+
+/// What the tensor masks say of the chunk that starts at `start`, of which the panel sees keys, and of some
+/// after it.
+inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t start) {
+    chunk_sightings of;
+    of.chunks = 0;
     for (int i = 0; i < chunks_ahead; ++i) {
         const key_range here = keys_in_chunk(p, start + i * contract::chunk_keys);
-        keys[i] = {here.first - t.first_key, here.last - t.first_key};
-        columns[i].keys = 0;
-        if (!is_empty(here)) { chunks = i + 1; }
+        of.keys[i] = {here.first - t.first_key, here.last - t.first_key};
+        if (!is_empty(here)) { of.chunks = i + 1; }
     }
-    const auto look_at_row = [&](const auto& row, sighting* of_chunks) {
-        for (int i = 0; i < chunks; ++i) {
-            if (!is_empty(keys[i])) { look(row, keys[i], of_chunks[i], columns[i]); }
-        }
-    };
-    visit_key_rows(s, t, p, [&](std::int64_t, const auto& row) { look_at_row(row, seen[0]); });
-    visit_block_rows(s, t, p, [&](std::int64_t, const block_row& row) { look_at_row(row, seen[1]); });
-    for (int i = 0; i < chunks; ++i) { columns[i].add_to(seen[0][i]); }
-    const bool present[2] = {s.masks.visible.data != nullptr, s.masks.blocks.data != nullptr};
+    const bool has_keys = s.masks.visible.data != nullptr;
+    const bool has_blocks = s.masks.blocks.data != nullptr;
+    if (has_keys && s.masks.storage == mask_storage::bytes) {
+        look_at_rows<byte_row>(s, t, p, of, of.by_key);
+    } else if (has_keys) {
+        look_at_rows<bit_row>(s, t, p, of, of.by_key);
+    }
+    if (has_blocks) { look_at_rows<block_row>(s, t, p, of, of.by_block); }
+    for (int i = 0; i < of.chunks; ++i) { of.columns[i].add_to(of.by_key[i]); }
     for (int i = 0; i < chunks_ahead; ++i) {
-        bool hidden = false;
-        bool all = true;
-        for (int kind = 0; kind < 2; ++kind) {
-            hidden = hidden || (present[kind] && !seen[kind][i].some);
-            all = all && (!present[kind] || seen[kind][i].all);
-        }
+        const bool hidden = (has_keys && !of.by_key[i].some) || (has_blocks && !of.by_block[i].some);
+        const bool all = (!has_keys || of.by_key[i].all) && (!has_blocks || of.by_block[i].all);
         p.ahead[i] = hidden ? tile_visibility::none : all ? tile_visibility::all : tile_visibility::some;
     }
     p.ahead_start = start;
@@ -208,7 +237,7 @@ inline void fill_hidden_blocks(const shape& s, const task& t, const panel& p, re
         // From the task's first key on, as the blocks are: one may be so large that its end has no position.
         const std::int64_t key = j - t.first_key;
         std::int64_t end = keys.last - t.first_key;
-        visit_block_rows(s, t, p, [&](std::int64_t r, const block_row& row) {
+        visit_rows<block_row>(s, t, p, [&](std::int64_t r, const block_row& row) {
             hidden[r] = row.sees(key) ? 0.0F : 1.0F;
             end = smaller(end, row.next_block(key));
         });

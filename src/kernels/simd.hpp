@@ -54,6 +54,7 @@ using contract = tilewise::contract::constants<real>;
 using vec = xsimd::batch<real, architecture>;
 using int_vec = xsimd::batch<integer, architecture>;
 using mask = xsimd::batch_bool<real, architecture>;
+using byte_vec = xsimd::batch<std::uint8_t, architecture>;
 inline constexpr int lanes = static_cast<int>(vec::size);
 
 // Micro-tiles: keys of a score tile and columns of a value tile for 1, 2 and 3 vectors of query rows. The
@@ -105,7 +106,7 @@ TILEWISE_INLINE four load_four(const real* from) {
 TILEWISE_INLINE void store_four(real* to, four value) { __builtin_memcpy(to, &value, sizeof value); }
 
 /// Reads a byte, only so that it is near from then on.
-TILEWISE_INLINE void touch(const std::byte* from) {
+TILEWISE_INLINE void touch(const void* from) {
     unsigned char value;
     __builtin_memcpy(&value, from, 1);
     asm volatile("" : : "r"(value));
