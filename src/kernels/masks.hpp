@@ -107,18 +107,15 @@ inline void look_at_bits(const std::uint8_t* bytes, std::int64_t count, sighting
 /// The smallest byte, and all bits, that rows of a panel have of the keys of a chunk, each key's in the lane
 /// that is its place in a vector: rows are compared with each other, and lanes only once for all rows.
 struct byte_columns {
-    byte_vec lowest = byte_vec(std::uint8_t{0xff});
-    byte_vec bits = byte_vec(std::uint8_t{0});
+    byte_vec lowest = broadcast_byte(0xff);
+    byte_vec bits = broadcast_byte(0);
 
     TILEWISE_INLINE void add(const std::uint8_t* bytes) {
-        const byte_vec some = byte_vec::load_unaligned(bytes);
-        lowest = xsimd::min(lowest, some);
+        const byte_vec some = load_bytes(bytes);
+        lowest = smallest_bytes(lowest, some);
         bits = bits | some;
     }
-    void add_to(sighting& seen) const {
-        const byte_vec zero = byte_vec(std::uint8_t{0});
-        seen.add(xsimd::any(bits != zero), !xsimd::any(lowest == zero));
-    }
+    void add_to(sighting& seen) const { seen.add(any_nonzero(bits), !any_zero(lowest)); }
 };
 
 TILEWISE_INLINE void look(const byte_row& row, const key_range& keys, sighting& seen, byte_columns& columns) {

@@ -278,6 +278,14 @@ TILEWISE_INLINE vec with_sign_of(vec magnitude, vec sign) { return magnitude | (
 TILEWISE_INLINE vec select(mask condition, vec yes, vec no) { return xsimd::select(condition, yes, no); }
 TILEWISE_INLINE bool any(mask condition) { return xsimd::any(condition); }
 TILEWISE_INLINE bool all(mask condition) { return xsimd::all(condition); }
+
+// Bytes, as many as a vector has room for.
+TILEWISE_INLINE byte_vec broadcast_byte(std::uint8_t value) { return byte_vec(value); }
+TILEWISE_INLINE byte_vec load_bytes(const std::uint8_t* from) { return byte_vec::load_unaligned(from); }
+TILEWISE_INLINE byte_vec smallest_bytes(byte_vec a, byte_vec b) { return xsimd::min(a, b); }
+TILEWISE_INLINE bool any_zero(byte_vec bytes) { return xsimd::any(bytes == broadcast_byte(0)); }
+TILEWISE_INLINE bool any_nonzero(byte_vec bytes) { return xsimd::any(bytes != broadcast_byte(0)); }
+
 #if defined(TILEWISE_ISA_IS_sse2) && defined(TILEWISE_REAL_IS_DOUBLE)
 /// xsimd's own goes by way of 64-bit integers, which have no infinity.
 TILEWISE_INLINE vec ceiling(vec a) {
