@@ -93,15 +93,22 @@ TILEWISE_INLINE void look_one_by_one(const Row& row, std::int64_t first, std::in
     for (std::int64_t j = first; j < last; ++j) { seen.add(row.sees(j), row.sees(j)); }
 }
 
-/// Bytes of eight keys each.
+/// Bytes of eight keys each; eight of them at a time.
 inline void look_at_bits(const std::uint8_t* bytes, std::int64_t count, sighting& seen) {
-    std::uint8_t any = 0;
-    std::uint8_t common = 0xff;
-    for (std::int64_t i = 0; i < count; ++i) {
-        any |= bytes[i];
-        common &= bytes[i];
+    if (count == 0) { return; }
+    std::uint64_t any = 0;
+    std::uint64_t common = UINT64_MAX;
+    const auto add = [&](std::uint64_t bits, std::uint64_t others) {
+        any |= bits;
+        common &= bits | others;
+    };
+    for (; count >= 8; bytes += 8, count -= 8) {
+        std::uint64_t word = 0;
+        __builtin_memcpy(&word, bytes, sizeof word);
+        add(word, 0);
     }
-    if (count > 0) { seen.add(any != 0, common == 0xff); }
+    for (std::int64_t i = 0; i < count; ++i) { add(bytes[i], ~std::uint64_t{0xff}); }
+    seen.add(any != 0, common == UINT64_MAX);
 }
 
 /// The smallest byte, and all bits, that rows of a panel have of the keys of a chunk, each key's in the lane
