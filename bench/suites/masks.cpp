@@ -27,11 +27,12 @@ void add_masks(row_list& to) {
         for (const std::int64_t dim : {64, 128}) {
             for (const std::int64_t tokens : {1024, 4096, 8192, 32768}) {
                 shape s = one_head(which, tokens, dim);
-                for (const masking mask :
-                     {masking::no_mask, masking::causal, masking::window_1024, masking::documents,
-                      masking::chunks_1024, masking::all_true_mask, masking::block_mask, masking::bias,
-                      masking::soft_cap, masking::alibi, masking::sinks}) {
-                    const bool tensor = mask == masking::all_true_mask || mask == masking::bias;
+                for (const masking mask : {masking::no_mask, masking::causal, masking::window_1024,
+                                           masking::documents, masking::chunks_1024, masking::all_true_mask,
+                                           masking::all_true_bits, masking::block_mask, masking::bias,
+                                           masking::soft_cap, masking::alibi, masking::sinks}) {
+                    const bool tensor = mask == masking::all_true_mask || mask == masking::all_true_bits ||
+                                        mask == masking::bias;
                     if (tensor && tokens > 8192) { continue; }
                     s.mask = mask;
                     to.add(row_name("masks", s), s, which == fastest() && tokens == 4096);

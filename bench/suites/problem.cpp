@@ -105,12 +105,15 @@ void problem::set_mask() {
             how_.attention_chunk = 1024;
             break;
         case masking::all_true_mask:
-            // As i8, none of these numbers is 0 where it is read as a boolean; ones are written to be sure.
-            mask_memory_ = storage(element_type::i8, s_.queries * s_.keys);
-            std::fill_n(static_cast<std::uint8_t*>(mask_memory_.data()), s_.queries * s_.keys,
-                        std::uint8_t{1});
-            how_.mask = const_tensor(mask_memory_.data(), element_type::boolean, extents, strides);
+        case masking::all_true_bits: {
+            const bool bits = s_.mask == masking::all_true_bits;
+            const std::int64_t bytes = s_.queries * s_.keys / (bits ? 8 : 1);
+            mask_memory_ = storage(element_type::i8, bytes);
+            std::fill_n(static_cast<std::uint8_t*>(mask_memory_.data()), bytes, std::uint8_t{0xff});
+            how_.mask = const_tensor(mask_memory_.data(), bits ? element_type::bit : element_type::boolean,
+                                     extents, strides);
             break;
+        }
         case masking::block_mask: {
             const std::int64_t rows = (s_.queries + mask_block - 1) / mask_block;
             const std::int64_t columns = (s_.keys + mask_block - 1) / mask_block;
@@ -166,7 +169,9 @@ measure::work problem::least_work() const {
     least.bytes = bytes_of(q_.type, elements(q_)) + bytes_of(k_.type, elements(k_)) +
                   bytes_of(out_.type, elements(out_));
     if (!s_.values_in_keys) { least.bytes += bytes_of(v_.type, elements(v_)); }
-    if (how_.mask.data != nullptr) { least.bytes += static_cast<double>(s_.queries * s_.keys); }
+    if (how_.mask.data != nullptr) {
+        least.bytes += bytes_of(how_.mask.type, static_cast<double>(s_.queries * s_.keys));
+    }
     if (how_.bias.data != nullptr) { least.bytes += 4.0 * static_cast<double>(s_.queries * s_.keys); }
     least.memory = k_memory_.data();
     least.memory_bytes = k_memory_.bytes();

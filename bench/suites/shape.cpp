@@ -31,6 +31,8 @@ const char* name_of(masking which) {
             return "chunks_1024";
         case masking::all_true_mask:
             return "all_true_mask";
+        case masking::all_true_bits:
+            return "all_true_bits";
         case masking::block_mask:
             return "block_mask";
         case masking::bias:

@@ -30,6 +30,7 @@ enum class masking : std::uint8_t {
     documents,      ///< eight of them, causal
     chunks_1024,    ///< attention_chunk, causal
     all_true_mask,  ///< a boolean tensor that hides nothing
+    all_true_bits,  ///< the same, a bit for each key
     block_mask,     ///< every second block of 128 x 128
     bias,
     soft_cap,
