@@ -270,12 +270,17 @@ inline const storage& storage_of(element_type type) {
     return *found;
 }
 
+/// Bytes that so many elements take: whole blocks.
+TILEWISE_INLINE std::int64_t bytes_of(std::int64_t elements, const storage& type) {
+    return elements / type.block_elements * type.block_bytes;
+}
+
 /// Where element `index` of an array is; the first of a block.
 TILEWISE_INLINE const std::byte* element_at(const void* data, std::int64_t index, const storage& type) {
-    return static_cast<const std::byte*>(data) + index / type.block_elements * type.block_bytes;
+    return static_cast<const std::byte*>(data) + bytes_of(index, type);
 }
 TILEWISE_INLINE std::byte* element_at(void* data, std::int64_t index, const storage& type) {
-    return static_cast<std::byte*>(data) + index / type.block_elements * type.block_bytes;
+    return static_cast<std::byte*>(data) + bytes_of(index, type);
 }
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

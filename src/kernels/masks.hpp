@@ -67,14 +67,19 @@ TILEWISE_INLINE void visit_rows(const shape& s, const task& t, const panel& p, V
     row_position at(p.first_row, s.group);
     for (std::int64_t r = 0; r < p.rows; ++r, at.advance()) { visit(r, row_at<Row>(s, t, at)); }
 }
-/// The same with the mask that says something of each key, if there is one.
-template <class Visit>
-TILEWISE_INLINE void visit_key_rows(const shape& s, const task& t, const panel& p, Visit visit) {
-    if (s.masks.visible.data == nullptr) { return; }
+
+inline bool has_key_mask(const shape& s) { return s.masks.visible.data != nullptr; }
+inline bool has_block_mask(const shape& s) { return s.masks.blocks.data != nullptr; }
+inline bool has_tensor_masks(const shape& s) { return has_key_mask(s) || has_block_mask(s); }
+
+/// Calls use<Row>() with the kind of rows of the mask that says something of each key, if there is one.
+template <class Use>
+TILEWISE_INLINE void with_key_rows(const shape& s, Use use) {
+    if (!has_key_mask(s)) { return; }
     if (s.masks.storage == mask_storage::bytes) {
-        visit_rows<byte_row>(s, t, p, visit);
+        use.template operator()<byte_row>();
     } else {
-        visit_rows<bit_row>(s, t, p, visit);
+        use.template operator()<bit_row>();
     }
 }
 
@@ -152,10 +157,6 @@ TILEWISE_INLINE void look(const block_row& row, const key_range& keys, sighting&
     }
 }
 
-inline bool has_tensor_masks(const shape& s) {
-    return s.masks.visible.data != nullptr || s.masks.blocks.data != nullptr;
-}
-
 /// The keys of the chunk that starts at `start` which rows of the panel see, by the intervals.
 TILEWISE_INLINE key_range keys_in_chunk(const panel& p, std::int64_t start) {
     const key_range here{start, start + contract::chunk_keys};
@@ -205,13 +206,9 @@ inline void look_ahead(const shape& s, const task& t, panel& p, std::int64_t sta
         of.keys[i] = {here.first - t.first_key, here.last - t.first_key};
         if (!is_empty(here)) { of.chunks = i + 1; }
     }
-    const bool has_keys = s.masks.visible.data != nullptr;
-    const bool has_blocks = s.masks.blocks.data != nullptr;
-    if (has_keys && s.masks.storage == mask_storage::bytes) {
-        look_at_rows<byte_row>(s, t, p, of, of.by_key);
-    } else if (has_keys) {
-        look_at_rows<bit_row>(s, t, p, of, of.by_key);
-    }
+    const bool has_keys = has_key_mask(s);
+    const bool has_blocks = has_block_mask(s);
+    with_key_rows(s, [&]<class Row>() { look_at_rows<Row>(s, t, p, of, of.by_key); });
     if (has_blocks) { look_at_rows<block_row>(s, t, p, of, of.by_block); }
     for (int i = 0; i < of.chunks; ++i) { of.columns[i].add_to(of.by_key[i]); }
     for (int i = 0; i < chunks_ahead; ++i) {
@@ -259,14 +256,16 @@ inline void fill_hidden_blocks(const shape& s, const task& t, const panel& p, re
 inline void fill_masked(const shape& s, const task& t, const panel& p, real* tile, const key_range& keys,
                         real value) {
     const std::int64_t width = static_cast<std::int64_t>(p.vectors) * lanes;
-    visit_key_rows(s, t, p, [&](std::int64_t r, const auto& row) {
-        for (std::int64_t j = keys.first; j < keys.last; ++j) {
-            // Always written: what a mask says cannot be predicted.
-            real* const place = tile + (j - keys.first) * width + r;
-            *place = row.sees(j - t.first_key) ? *place : value;
-        }
+    with_key_rows(s, [&]<class Row>() {
+        visit_rows<Row>(s, t, p, [&](std::int64_t r, const Row& row) {
+            for (std::int64_t j = keys.first; j < keys.last; ++j) {
+                // Always written: what a mask says cannot be predicted.
+                real* const place = tile + (j - keys.first) * width + r;
+                *place = row.sees(j - t.first_key) ? *place : value;
+            }
+        });
     });
-    if (s.masks.blocks.data != nullptr) { fill_hidden_blocks(s, t, p, tile, keys, value); }
+    if (has_block_mask(s)) { fill_hidden_blocks(s, t, p, tile, keys, value); }
 }
 
 }  // namespace tilewise::kernels::TILEWISE_ISA

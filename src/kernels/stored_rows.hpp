@@ -78,7 +78,6 @@ public:
     }
 
 private:
-    static constexpr std::int64_t line_bytes = 64;
     std::uintptr_t row_;
     std::uintptr_t row_bytes_;
     std::int64_t line_ = 0;
@@ -113,8 +112,8 @@ inline stored_rows rows_at(const tile_source& source, const key_range& keys, std
             keys.first - source.first_key,
             keys.last - keys.first,
             last - source.first_key,
-            source.layout.token_stride / type.block_elements * type.block_bytes,
-            source.dim / type.block_elements * type.block_bytes,
+            bytes_of(source.layout.token_stride, type),
+            bytes_of(source.dim, type),
             reinterpret_cast<std::byte*>(gathered)};
 }
 
@@ -152,8 +151,7 @@ inline void touch_rows(const key_rows& rows, std::int64_t count, std::int64_t us
     const std::int64_t bytes = gaps ? used_bytes : count * used_bytes;
     for (std::int64_t n = 0; n < pieces; ++n) {
         const std::byte* const row = rows.data + n * rows.row_bytes;
-#pragma GCC unroll 8
-        for (std::int64_t i = 0; i < bytes; i += 64) { touch(row + i); }
+        touch_lines(row, bytes);
     }
 }
 

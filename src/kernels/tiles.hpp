@@ -21,7 +21,8 @@ struct tile {
     std::int64_t stride;
 };
 
-inline constexpr std::int64_t line_floats = 64 / sizeof(real);  // of a cache line
+inline constexpr std::int64_t line_bytes = 64;  // of a cache line
+inline constexpr std::int64_t line_floats = line_bytes / sizeof(real);
 
 TILEWISE_INLINE constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 TILEWISE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
@@ -77,7 +78,7 @@ TILEWISE_INLINE row_place place_of(const tile_source& source, const storage& typ
         token %= source.page_keys;
     }
     const std::int64_t elements = page * layout.page_stride + token * layout.token_stride;
-    return {static_cast<const std::byte*>(source.data) + elements / type.block_elements * type.block_bytes,
+    return {element_at(source.data, elements, type),
             source.scales == nullptr
                 ? nullptr
                 : source.scales + page * layout.scale_page_stride + token * layout.scale_token_stride};
@@ -128,7 +129,7 @@ TILEWISE_INLINE void load_row(const tile_source& source, const storage& type, co
 template <class Visit>
 TILEWISE_INLINE void visit_places(const tile_source& source, const storage& type, std::int64_t first,
                                   std::int64_t count, Visit visit) {
-    const std::int64_t row_bytes = source.layout.token_stride / type.block_elements * type.block_bytes;
+    const std::int64_t row_bytes = bytes_of(source.layout.token_stride, type);
     row_place place{};
     for (std::int64_t j = 0; j < count; ++j, place.row += row_bytes) {
         if (j == 0 || (source.pages != nullptr && (first + j) % source.page_keys == 0)) {
@@ -139,20 +140,22 @@ TILEWISE_INLINE void visit_places(const tile_source& source, const storage& type
     }
 }
 
-/// Reads a byte of each cache line of rows, if there is something else between them.
+/// Reads something of each cache line.
+TILEWISE_INLINE void touch_lines(const std::byte* from, std::int64_t bytes) {
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < bytes; i += line_bytes) { touch(from + i); }
+}
+
+/// The same for rows, if there is something else between them.
 inline void touch_rows_apart(const tile_source& source, const storage& type, std::int64_t first,
                              std::int64_t count) {
-    constexpr std::int64_t line_bytes = 64;
     const row_layout& layout = source.layout;
-    const std::int64_t blocks = source.dim / type.block_elements;
-    if (layout.element_stride != 1 || layout.token_stride / type.block_elements * type.block_bytes <
-                                          blocks * type.block_bytes + line_bytes) {
+    const std::int64_t used_bytes = bytes_of(source.dim, type);
+    if (layout.element_stride != 1 || bytes_of(layout.token_stride, type) < used_bytes + line_bytes) {
         return;
     }
-    visit_places(source, type, first, count, [&](std::int64_t /*j*/, const row_place& place) {
-#pragma GCC unroll 4
-        for (std::int64_t i = 0; i < blocks * type.block_bytes; i += line_bytes) { touch(place.row + i); }
-    });
+    visit_places(source, type, first, count,
+                 [&](std::int64_t /*j*/, const row_place& place) { touch_lines(place.row, used_bytes); });
 }
 
 /// Keys first .. first + count - 1. All rows are copied at once, and read before: where each lies on a page
