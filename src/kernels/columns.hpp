@@ -27,12 +27,11 @@ struct word_columns {
     TILEWISE_INLINE word_columns(const key_rows (&groups)[Groups], std::int64_t offset) {
 #    pragma GCC unroll 2
         for (int g = 0; g < Groups; ++g) {
+            const std::byte* const rows = groups[g].data + offset;
+            const std::int64_t row_bytes = opaque(groups[g].row_bytes);
             vec quads[4];
 #    pragma GCC unroll 4
-            for (int n = 0; n < 4; ++n) {
-                quads[n] =
-                    load_quads(groups[g].data + offset + n * groups[g].row_bytes, 4 * groups[g].row_bytes);
-            }
+            for (int n = 0; n < 4; ++n) { quads[n] = load_quads(rows + n * row_bytes, 4 * row_bytes); }
             transpose_quads(quads);
 #    pragma GCC unroll 4
             for (int n = 0; n < 4; ++n) { words[g][n] = bits_of(quads[n]); }
@@ -40,8 +39,8 @@ struct word_columns {
     }
 };
 
-/// visit() calls use(group, i, column) for `depth` columns of each group, i ascending from `first`, a
-/// multiple of depth. The groups take turns, so that the sum of none waits for itself.
+/// visit() calls use(i, columns), with a column of each group, for `depth` of them, i ascending from `first`,
+/// a multiple of depth.
 template <class Elements>
 struct key_columns {
     using stored = typename Elements::stored;
@@ -52,10 +51,12 @@ struct key_columns {
         const word_columns<Groups> some(groups, first * static_cast<std::int64_t>(sizeof(stored)));
 #    pragma GCC unroll 16
         for (std::int64_t n = 0; n < depth; ++n) {
+            vec columns[Groups];
 #    pragma GCC unroll 2
             for (int g = 0; g < Groups; ++g) {
-                use(g, first + n, Elements::decode_part(some.words[g][n / in_word], n % in_word));
+                columns[g] = Elements::decode_part(some.words[g][n / in_word], n % in_word);
             }
+            use(first + n, columns);
         }
     }
 };
@@ -67,20 +68,21 @@ struct key_columns<f16_elements> {
     static constexpr std::int64_t depth = 8;
     template <int Groups, class Use>
     static TILEWISE_INLINE void visit(const key_rows (&groups)[Groups], std::int64_t first, Use use) {
-        octets columns[Groups][8];
+        octets halves[Groups][8];
 #        pragma GCC unroll 2
         for (int g = 0; g < Groups; ++g) {
+            const std::byte* const rows = groups[g].data + 2 * first;
+            const std::int64_t row_bytes = opaque(groups[g].row_bytes);
 #        pragma GCC unroll 8
-            for (int n = 0; n < 8; ++n) {
-                columns[g][n] = load_octets(groups[g].data + 2 * first + n * groups[g].row_bytes,
-                                            8 * groups[g].row_bytes);
-            }
-            transpose_octets(columns[g]);
+            for (int n = 0; n < 8; ++n) { halves[g][n] = load_octets(rows + n * row_bytes, 8 * row_bytes); }
+            transpose_octets(halves[g]);
         }
 #        pragma GCC unroll 8
         for (std::int64_t n = 0; n < depth; ++n) {
+            vec columns[Groups];
 #        pragma GCC unroll 2
-            for (int g = 0; g < Groups; ++g) { use(g, first + n, f16_to_float(columns[g][n])); }
+            for (int g = 0; g < Groups; ++g) { columns[g] = f16_to_float(halves[g][n]); }
+            use(first + n, columns);
         }
     }
 };
@@ -108,10 +110,12 @@ struct key_columns<q8_0_elements> {
             const word_columns<Groups> some(groups, block + 2 + half);
 #    pragma GCC unroll 16
             for (std::int64_t n = 0; n < 16; ++n) {
+                vec columns[Groups];
 #    pragma GCC unroll 2
                 for (int g = 0; g < Groups; ++g) {
-                    use(g, first + half + n, signed_byte(some.words[g][n / 4], n % 4) * scales.of[g]);
+                    columns[g] = signed_byte(some.words[g][n / 4], n % 4) * scales.of[g];
                 }
+                use(first + half + n, columns);
             }
         }
     }
@@ -129,11 +133,12 @@ struct key_columns<q4_0_elements> {
 #    pragma GCC unroll 32
         for (std::int64_t n = 0; n < depth; ++n) {
             const std::int64_t byte = n % 16;
+            vec columns[Groups];
 #    pragma GCC unroll 2
             for (int g = 0; g < Groups; ++g) {
-                use(g, first + n,
-                    nibble_minus_8(some.words[g][byte / 4], byte % 4 * 2 + n / 16) * scales.of[g]);
+                columns[g] = nibble_minus_8(some.words[g][byte / 4], byte % 4 * 2 + n / 16) * scales.of[g];
             }
+            use(first + n, columns);
         }
     }
 };

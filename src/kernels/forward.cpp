@@ -83,8 +83,8 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
                        !partly_visible(p, p.seen) && p.masks == tile_visibility::all;
     const stored_rows v = seen_rows(c.v_rows, p);
     if (!t.pages_looked_up) {
-        look_up_next_chunk(seen_rows(c.k_rows, p));
-        look_up_next_chunk(v);
+        look_up_next_chunks(seen_rows(c.k_rows, p));
+        look_up_next_chunks(v);
     }
     const bool direct = plain && weigh_directly(s, p, c);
     const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);

@@ -26,9 +26,12 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 // Scores.
 
-/// Groups of keys that are scored together for one or two rows: where lanes are few, a single chain for each
-/// row would wait for itself.
-inline constexpr int groups_together = lanes <= 8 ? 2 : 1;
+/// For so few rows, groups of keys are scored together: a single chain for each row would wait for itself.
+inline constexpr int groups_together = 2;
+inline constexpr int rows_with_groups = lanes <= 8 ? 2 : 1;
+/// Many lanes are many rows of K: where those of all groups lie on more than a part of a memory page, reading
+/// them in turns stops the processor's prefetchers, which costs more than waiting.
+inline constexpr std::int64_t most_bytes_of_groups = lanes <= 8 ? 1 << 20 : 2560;
 
 /// Scores of `Groups` times `lanes` keys for `Rows` rows.
 template <class Elements, int Rows, int Groups>
@@ -47,13 +50,17 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [units][narrow_query_
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) { sum[g][r] = broadcast(0.0F); }
     }
-    const auto add = [&](int g, std::int64_t i, vec column) TILEWISE_INLINE_LAMBDA {
+    const auto add = [&](std::int64_t i, vec(&columns)[Groups]) TILEWISE_INLINE_LAMBDA {
         if constexpr (is_scaled<Elements>) {
-            column = column * scale * broadcast(channel_scales[i * channel_stride]);
+            const vec channel_scale = broadcast(channel_scales[i * channel_stride]);
+#pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) { columns[g] = columns[g] * scale * channel_scale; }
         }
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
-            sum[g][r] = multiply_add(column, broadcast(q[i * width + r]), sum[g][r]);
+            const vec query = broadcast(q[i * width + r]);
+#pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) { sum[g][r] = multiply_add(columns[g], query, sum[g][r]); }
         }
     };
     constexpr std::int64_t depth = key_columns<Elements>::depth;
@@ -64,8 +71,10 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [units][narrow_query_
     }
     if constexpr (!in_blocks_of_values<Elements>) {
         for (; i < units; ++i) {
+            vec columns[Groups];
 #pragma GCC unroll 2
-            for (int g = 0; g < Groups; ++g) { add(g, i, key_column<Elements>(group[g], i)); }
+            for (int g = 0; g < Groups; ++g) { columns[g] = key_column<Elements>(group[g], i); }
+            add(i, columns);
         }
     }
 #pragma GCC unroll 2
@@ -76,7 +85,7 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [units][narrow_query_
 }
 
 /// The same for `rows` rows: some more, if that saves transposing the keys again. `groups` is 1, or
-/// groups_together with one or two rows.
+/// groups_together with rows_with_groups or fewer.
 template <class Elements>
 void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t units, vec scale,
                 const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
@@ -90,7 +99,7 @@ void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t u
     };
     if (groups > 1) {
         return rows == 1 ? score.template operator()<1, groups_together>()
-                         : score.template operator()<2, groups_together>();
+                         : score.template operator()<rows_with_groups, groups_together>();
     }
     if (rows == 1) { return score.template operator()<1, 1>(); }
     if (rows == 2) { return score.template operator()<2, 1>(); }
@@ -127,9 +136,10 @@ inline void narrow_scores(const float* q,  // [units][narrow_query_width(rows)]
     const std::int64_t channel_stride = by_channel ? source.layout.scale_element_stride : 0;
     const narrow_functions& functions = functions_of(*keys.type);
     const std::int64_t units = units_of_row(source);
-    const bool few_rows = rows <= 2 && source.scales == nullptr;
+    const bool may_wait = rows <= rows_with_groups && source.scales == nullptr &&
+                          groups_together * lanes * keys.row_bytes <= most_bytes_of_groups;
     for (std::int64_t j = 0; j < keys.count;) {
-        const int groups = few_rows && are_even(keys, j, groups_together * lanes) ? groups_together : 1;
+        const int groups = may_wait && are_even(keys, j, groups_together * lanes) ? groups_together : 1;
         const line_walk ahead(ahead_of(keys, j), groups * lanes, keys.row_bytes, keys.used_bytes,
                               units / functions.column_depth);
         functions.score_rows(q, key_group(keys, j), groups, units, key_scales(keys, j), channel_scales,
@@ -306,6 +316,20 @@ TILEWISE_INLINE vec value_units(const std::byte* rows, std::int64_t row_bytes, s
 #endif
 }
 
+/// Vectors of columns whose sums are in the order of decode_spread().
+template <class Elements, int Columns>
+inline constexpr int spread_columns = Columns % vectors_spread<Elements> == 0 ? vectors_spread<Elements> : 1;
+
+template <class Elements, int Spread>
+TILEWISE_INLINE void spread_units(const std::byte* rows, std::int64_t row_bytes, std::int64_t x,
+                                  vec (&values)[Spread]) {
+    if constexpr (Spread > 1) {
+        Elements::decode_spread(rows + bytes_before<Elements>(x), values);
+    } else {
+        values[0] = value_units<Elements>(rows, row_bytes, x);
+    }
+}
+
 /// Rows `row` .. and `Columns` vectors of columns from `x` on, over the rows of a run; the first run of a
 /// chunk starts from zero. V is converted in registers.
 template <class Elements, int Rows, int Columns>
@@ -318,14 +342,18 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
     constexpr bool whole_blocks = !in_blocks_of_values<Elements> || Columns * lanes % block_values == 0;
     const std::int64_t whole = whole_blocks ? x : 0;
     const std::int64_t offset = bytes_before<Elements>(whole);
-    vec sum[Rows][Columns];
+    constexpr int spread = spread_columns<Elements, Columns>;
+    vec sum[Rows][Columns / spread][spread];
     vec weight_sum[Rows];
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
         weight_sum[r] = broadcast(start ? 0.0F : s.weight_sums[row + r]);
 #pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) {
-            sum[r][n] = start ? broadcast(0.0F) : load(sums + r * s.columns + n * lanes);
+        for (int n = 0; n < Columns / spread; ++n) {
+            for (int m = 0; m < spread; ++m) {
+                sum[r][n][m] =
+                    start ? broadcast(0.0F) : load(sums + r * s.columns + (n * spread + m) * lanes);
+            }
         }
     }
     std::int64_t ahead = static_cast<std::int64_t>(run.ahead) + bytes_before<Elements>(x);
@@ -349,17 +377,31 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
             }
         }
 #pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) {
-            const vec value = value_units<Elements>(data + offset, run.row_bytes, x - whole + n * lanes);
+        for (int n = 0; n < Columns / spread; ++n) {
+            vec value[spread];
+            spread_units<Elements>(data + offset, run.row_bytes, x - whole + n * spread * lanes, value);
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) { sum[r][n] = multiply_add(value, weight[r], sum[r][n]); }
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+                for (int m = 0; m < spread; ++m) {
+                    sum[r][n][m] = multiply_add(value[m], weight[r], sum[r][n][m]);
+                }
+            }
         }
     }
+    const bool is_last = run.last == count_units(s);
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
         if (Rows <= rows_with_weight_sums && x == 0) { s.weight_sums[row + r] = first_lane(weight_sum[r]); }
 #pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) { store(sums + r * s.columns + n * lanes, sum[r][n]); }
+        for (int n = 0; n < Columns / spread; ++n) {
+            if constexpr (spread > 1) {
+                if (is_last) { Elements::gather(sum[r][n]); }
+            }
+            for (int m = 0; m < spread; ++m) {
+                store(sums + r * s.columns + (n * spread + m) * lanes, sum[r][n][m]);
+            }
+        }
     }
 }
 
@@ -378,6 +420,11 @@ TILEWISE_INLINE void add_rows(const value_sums& s, const value_run& run, std::in
     if constexpr (Columns > 1) { add_rows<Elements, Rows, Columns / 2>(s, run, row, x); }
 }
 
+/// Whether more than four rows are taken four at a time. Otherwise their sums leave registers for two vectors
+/// of columns only: what is converted is then converted once for each two.
+template <class Elements>
+inline constexpr bool adds_four_rows = narrow_rows <= 8 || bytes_before<Elements>(lanes) == lanes * 2;
+
 /// A run for all rows: with some that do not exist, where that saves another reading of V.
 template <class Elements>
 void add_values(const value_sums& s, const value_run& run) {
@@ -395,9 +442,9 @@ void add_values(const value_sums& s, const value_run& run) {
         }
         if constexpr (narrow_rows > 2) {
             if (left == 3) { add.template operator()<3>(); }
-            if (left == 4 || (left > 4 && narrow_rows <= 8)) { add.template operator()<4>(); }
+            if (left == 4 || (left > 4 && adds_four_rows<Elements>)) { add.template operator()<4>(); }
         }
-        if constexpr (narrow_rows > 8) {
+        if constexpr (!adds_four_rows<Elements>) {
             if (left == 5 || left == 6) { add.template operator()<6>(); }
             if (left > 6) { add.template operator()<8>(); }
         }

@@ -112,6 +112,13 @@ TILEWISE_INLINE void touch(const void* from) {
     asm volatile("" : : "r"(value));
 }
 
+/// A number of which the compiler knows nothing more: it computes addresses from it where they are used, in
+/// place of keeping a register for each.
+TILEWISE_INLINE std::int64_t opaque(std::int64_t number) {
+    asm("" : "+r"(number));
+    return number;
+}
+
 TILEWISE_INLINE void store_transposed(four a, four b, four c, four d, real* to, std::int64_t stride) {
     const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
     const four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
