@@ -64,8 +64,7 @@ struct bf16_elements {
         const int_vec words = bits_of(load_unaligned(reinterpret_cast<const float*>(from)));
         for (int n = 0; n < 2; ++n) { values[n] = decode_part(words, n); }
     }
-    /// From the order of memory to that of decode_spread(), and back.
-    static TILEWISE_INLINE void spread(vec (&values)[2]) { deinterleave(values); }
+    /// From that order to the order of memory.
     static TILEWISE_INLINE void gather(vec (&values)[2]) { interleave(values); }
 #    endif
     static TILEWISE_INLINE vec decode_part(int_vec word, std::int64_t n) {

@@ -98,8 +98,10 @@ void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t u
                                                  scores);
     };
     if (groups > 1) {
-        return rows == 1 ? score.template operator()<1, groups_together>()
-                         : score.template operator()<rows_with_groups, groups_together>();
+        if constexpr (rows_with_groups > 1) {
+            if (rows > 1) { return score.template operator()<rows_with_groups, groups_together>(); }
+        }
+        return score.template operator()<1, groups_together>();
     }
     if (rows == 1) { return score.template operator()<1, 1>(); }
     if (rows == 2) { return score.template operator()<2, 1>(); }
@@ -316,7 +318,7 @@ TILEWISE_INLINE vec value_units(const std::byte* rows, std::int64_t row_bytes, s
 #endif
 }
 
-/// Vectors of columns whose sums are in the order of decode_spread().
+/// Vectors of columns whose sums are in the order of decode_spread(), until the chunk's last run.
 template <class Elements, int Columns>
 inline constexpr int spread_columns = Columns % vectors_spread<Elements> == 0 ? vectors_spread<Elements> : 1;
 
@@ -327,6 +329,13 @@ TILEWISE_INLINE void spread_units(const std::byte* rows, std::int64_t row_bytes,
         Elements::decode_spread(rows + bytes_before<Elements>(x), values);
     } else {
         values[0] = value_units<Elements>(rows, row_bytes, x);
+    }
+}
+
+template <class Elements, int Columns>
+TILEWISE_INLINE void prefetch_columns(std::int64_t row) {
+    for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += line_bytes) {
+        prefetch(static_cast<std::uintptr_t>(row + n));
     }
 }
 
@@ -361,11 +370,7 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
         const std::byte* const data = run.data + (j - run.first) * unit_elements * run.row_bytes;
 #pragma GCC unroll 2
         for (int row_of_unit = 0; row_of_unit < unit_elements; ++row_of_unit) {
-            if constexpr (!is_read_in_order<Elements>(Rows)) {
-                for (std::int64_t n = 0; n < bytes_before<Elements>(Columns * lanes); n += 64) {
-                    prefetch(static_cast<std::uintptr_t>(ahead + n));
-                }
-            }
+            if constexpr (!is_read_in_order<Elements>(Rows)) { prefetch_columns<Elements, Columns>(ahead); }
             ahead += run.row_bytes;
         }
         vec weight[Rows];

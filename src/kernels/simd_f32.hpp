@@ -154,14 +154,6 @@ TILEWISE_INLINE void interleave(vec (&a)[2]) {
     a[1] = _mm512_permutex2var_ps(a[0], high, a[1]);
     a[0] = first;
 }
-/// And back: those at even places, and those at odd ones.
-TILEWISE_INLINE void deinterleave(vec (&a)[2]) {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    const vec first = _mm512_permutex2var_ps(a[0], even, a[1]);
-    a[1] = _mm512_permutex2var_ps(a[0], odd, a[1]);
-    a[0] = first;
-}
 #endif
 
 /// As many signed bytes as there are lanes.
