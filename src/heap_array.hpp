@@ -37,8 +37,7 @@ template <class Element>
 }
 
 /// Asks the system to put memory that nothing has been written to on large pages, if there is much of it:
-/// where a page is, is looked up when it is first read, which is a third of the time of decoding from pages
-/// of 4 KiB on a virtual machine.
+/// where a page is, is looked up when it is first read, which takes long on a virtual machine.
 inline void wish_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     constexpr std::size_t large_page = std::size_t{1} << 21U;

@@ -58,8 +58,9 @@ struct f16_elements {
 struct bf16_elements {
     using stored = std::uint16_t;
     static TILEWISE_INLINE vec decode(const stored* from) { return float_of_bits(load_u16(from) << 16); }
-#    if defined(TILEWISE_ISA_IS_avx512)
-    /// Twice as many as decode() has: those at even places, and those at odd ones.
+#    if defined(TILEWISE_ISA_IS_avx512) && !defined(TILEWISE_BF16_PAIRS)
+    /// Twice as many as decode() has: those at even places, and those at odd ones. That takes fewer
+    /// operations than widening. (On AVX2 it gained nothing that could be measured.)
     static TILEWISE_INLINE void decode_spread(const std::byte* from, vec (&values)[2]) {
         const int_vec words = bits_of(load_unaligned(reinterpret_cast<const float*>(from)));
         for (int n = 0; n < 2; ++n) { values[n] = decode_part(words, n); }
@@ -226,14 +227,13 @@ TILEWISE_INLINE vec elements_at(const std::byte* row, std::int64_t i) {
     }
 }
 
-/// Vectors that decode_spread() makes of one vector as it lies in memory, which takes fewer operations than
-/// widening. (On AVX2 it gained nothing that could be measured.)
 template <class Elements>
-inline constexpr int vectors_spread = 1;
-#    if defined(TILEWISE_ISA_IS_avx512) && !defined(TILEWISE_BF16_PAIRS)
-template <>
-inline constexpr int vectors_spread<bf16_elements> = 2;
-#    endif
+concept is_spread = requires {
+    &Elements::decode_spread;
+};
+/// Vectors that are decoded at once.
+template <class Elements>
+inline constexpr int vectors_spread = is_spread<Elements> ? 2 : 1;
 
 /// Bytes of a row before element i; of blocks, about.
 template <class Elements>
