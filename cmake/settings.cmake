@@ -1,5 +1,7 @@
 # How everything of ours is compiled. Nothing here reaches a user of the library.
 
+include(CheckCXXCompilerFlag)
+
 # The result is a fixed sequence of roundings: the compiler may neither fuse nor reorder any, not even when
 # the flags of a surrounding project ask for it.
 set(exact_arithmetic_options -fno-fast-math -ffp-contract=off)
@@ -35,6 +37,11 @@ target_include_directories(tilewise_kernel_settings INTERFACE ${PROJECT_SOURCE_D
 set(optimization $<TARGET_PROPERTY:TILEWISE_OPTIMIZATION>)
 target_compile_options(tilewise_kernel_settings INTERFACE $<IF:$<BOOL:${optimization}>,${optimization},-O3> -fno-exceptions -fno-rtti -fvisibility=hidden
                                                           -fvisibility-inlines-hidden -Wno-psabi)
+# Otherwise a loop is up to 2 % slower or faster depending on where code before it happens to end.
+check_cxx_compiler_flag(-falign-loops=32 TILEWISE_ALIGNS_LOOPS)
+if(TILEWISE_ALIGNS_LOOPS)
+  target_compile_options(tilewise_kernel_settings INTERFACE -falign-loops=32)
+endif()
 # Where f64 is computed, constants that are exact in float, such as 1, are promoted everywhere.
 target_compile_options(tilewise_kernel_settings INTERFACE
                        $<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:TILEWISE_COMPUTES_WITH>,f64>>:${exact_warning_options}>)

@@ -54,13 +54,11 @@ void with_vectors(int n, Call call) {
 }
 
 void scores(const tile_memory& m, int n) {
-    const tile_source none{};
-    chunk_prefetcher nothing(none, none, 0, 0, 1);
     const std::int64_t units = unit_count(m.dim);
     const tile rows{numbers(m.rows), tile_stride(units)};
     with_vectors(n, [&]<int Vectors>() {
         score_tile<Vectors>(numbers(m.q), rows, m.keys, units, numbers(m.scores),
-                            numbers(m.state) + 6 * panel_rows, nothing);
+                            numbers(m.state) + 6 * panel_rows);
     });
 }
 

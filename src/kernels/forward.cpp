@@ -24,10 +24,9 @@ namespace {
 
 /// One panel against the keys of the chunk that it sees.
 template <int Vectors>
-void attend(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
-            chunk_prefetcher& next) {
+void attend(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
+    const hiding by = score_panel<Vectors>(s, t, p, c, memory);
     const bool careful = (by.some() || has_part_of_pair(p.seen)) && !is_finite(s, p, c);
     softmax_tile<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state,
                           {!careful, starts_in_pair(p.seen)});
@@ -45,10 +44,10 @@ void attend(const shape& s, const task& t, const panel& p, chunk& c, const score
 #if TILEWISE_NARROW_PANELS
 /// The same for a narrow panel whose scores are changed or hidden, by way of the form that all panels have.
 /// Leaves weights; returns whether V must be met carefully.
-bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c, const score_memory& memory,
-                         chunk_prefetcher& next) {
+bool weigh_as_all_panels(const shape& s, const task& t, const panel& p, chunk& c,
+                         const score_memory& memory) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const hiding by = score_panel<1>(s, t, p, c, memory, next);
+    const hiding by = score_panel<1>(s, t, p, c, memory);
     softmax_tile<1>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state,
                     {false, starts_in_pair(p.seen)});
     const bool careful = by.some() && !is_finite(s, p, c);
@@ -77,8 +76,7 @@ bool weigh_directly(const shape& s, const panel& p, const chunk& c) {
     return true;
 }
 
-void attend_narrow(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c,
-                   chunk_prefetcher& next) {
+void attend_narrow(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c) {
     const bool plain = !has_modifiers(s.scores) && s.scores.function == nullptr &&
                        !partly_visible(p, p.seen) && p.masks == tile_visibility::all;
     const stored_rows v = seen_rows(c.v_rows, p);
@@ -87,7 +85,7 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
         look_up_next_chunks(v);
     }
     const bool direct = plain && weigh_directly(s, p, c);
-    const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores, next);
+    const bool careful = !direct && weigh_as_all_panels(s, t, p, c, w.scores);
     alignas(64) real weight_sums[lanes] = {};
     const value_sums sums{
         p.narrow_room.scores,  v, p.rows, round_up(s.value_dim, max_depth), p.narrow_room.sums, weight_sums,
@@ -105,19 +103,18 @@ void attend_narrow(const shape& s, const task& t, const workspace& w, const pane
 
 #endif
 
-void attend(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c,
-            chunk_prefetcher& next) {
+void attend(const shape& s, const task& t, const workspace& w, const panel& p, chunk& c) {
 #if TILEWISE_NARROW_PANELS
-    if (p.narrow) { return attend_narrow(s, t, w, p, c, next); }
+    if (p.narrow) { return attend_narrow(s, t, w, p, c); }
 #endif
-    if (vector_multiple == 2) { return attend<2>(s, t, p, c, w.scores, next); }
+    if (vector_multiple == 2) { return attend<2>(s, t, p, c, w.scores); }
     switch (p.vectors) {
         case 1:
-            return attend<1>(s, t, p, c, w.scores, next);
+            return attend<1>(s, t, p, c, w.scores);
         case 2:
-            return attend<2>(s, t, p, c, w.scores, next);
+            return attend<2>(s, t, p, c, w.scores);
         default:
-            return attend<3>(s, t, p, c, w.scores, next);
+            return attend<3>(s, t, p, c, w.scores);
     }
 }
 
@@ -135,8 +132,7 @@ workspace start(const shape& s, const task& t, std::byte* scratch) {
 }
 
 void attend_all(const shape& s, const task& t, const workspace& w) {
-    visit_chunks(s, t, w,
-                 [&](const panel& p, chunk& c, chunk_prefetcher& next) { attend(s, t, w, p, c, next); });
+    visit_chunks(s, t, w, [&](const panel& p, chunk& c) { attend(s, t, w, p, c); });
 }
 
 void write_results(const shape& s, const task& t, const workspace& w) {
@@ -181,9 +177,9 @@ void chunk_states(const shape& s, const task& t, std::byte* scratch) {
     const std::int64_t first = block_start(t.begin, contract::chunk_keys);
     const std::int64_t chunks = (t.end - first + contract::chunk_keys - 1) / contract::chunk_keys;
     clear_states(s, chunks * t.rows, static_cast<real*>(t.states));
-    visit_chunks(s, t, w, [&](const panel& p, chunk& c, chunk_prefetcher& next) {
+    visit_chunks(s, t, w, [&](const panel& p, chunk& c) {
         clear_panel(s, p);
-        attend(s, t, w, p, c, next);
+        attend(s, t, w, p, c);
         const std::int64_t number = (c.keys.first - first) / contract::chunk_keys;
         save_states(s, p, states_of(s, t, p) + number * t.rows * s.state_floats);
     });

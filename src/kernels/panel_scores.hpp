@@ -67,8 +67,8 @@ inline void fill_hidden(const shape& s, const task& t, const panel& p, const hid
 
 /// Scores of the keys p.seen, -inf where they are hidden; p.state.chunk becomes their maximum.
 template <int Vectors>
-hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c, const score_memory& memory,
-                   chunk_prefetcher& next) {
+hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c,
+                   const score_memory& memory) {
     const std::int64_t keys = p.seen.last - p.seen.first;
 #if TILEWISE_NARROW_PANELS
     if (Vectors == 1 && p.narrow) {
@@ -78,8 +78,7 @@ hiding score_panel(const shape& s, const task& t, const panel& p, const chunk& c
     } else
 #endif
     {
-        score_tile<Vectors>(p.q, seen_keys(p, c), keys, unit_count(s.head_dim), memory.scores, p.state.chunk,
-                            next);
+        score_tile<Vectors>(p.q, seen_keys(p, c), keys, unit_count(s.head_dim), memory.scores, p.state.chunk);
     }
     hiding by{partly_visible(p, p.seen) || p.masks == tile_visibility::some, false,
               s.scores.function != nullptr};

@@ -57,17 +57,15 @@ TILEWISE_OUTLINE void score_keys(const real* q,  // [units][Vectors * lanes]
     }
 }
 
-/// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row. After each micro-tile,
-/// `next` prefetches a part of the next chunk.
+/// Scores of all keys of a tile; `row_maximum` is set to their maximum for each row.
 template <int Vectors>
 void score_tile(const real* q, const tile& k, std::int64_t keys, std::int64_t units, real* scores,
-                real* row_maximum, chunk_prefetcher& next) {
+                real* row_maximum) {
     constexpr int depth = key_depth[Vectors];
     for (int n = 0; n < Vectors; ++n) { store(row_maximum + n * lanes, broadcast(-__builtin_inff())); }
     for (std::int64_t j = 0; j < keys; j += depth) {
         score_keys<Vectors, depth>(q, k.data + j * k.stride, k.stride, keys - j, units,
                                    scores + j * Vectors * lanes, row_maximum);
-        next.step();
     }
 }
 

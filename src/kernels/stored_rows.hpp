@@ -38,9 +38,11 @@ inline tile_source source_of(const tile& rows, std::int64_t dim, std::int64_t fi
     return source;
 }
 
-/// What is prefetched may be in no array, where no pointer may point.
+/// What is prefetched may be in no array, where no pointer may point. (To g++, a function that prefetches and
+/// does nothing else has no effect, and calls of it are dropped; an asm statement is an effect.)
 TILEWISE_INLINE void prefetch(std::uintptr_t address) {
     __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);  // NOLINT(performance-no-int-to-ptr)
+    asm volatile("");
 }
 
 /// Walks over the cache lines of rows that will be used soon, to prefetch them into the second-level cache,
@@ -52,7 +54,9 @@ public:
         : row_(rows),
           row_bytes_(static_cast<std::uintptr_t>(row_bytes)),
           lines_((used_bytes + line_bytes - 1) / line_bytes) {
-        if (row_bytes < used_bytes + line_bytes) {  // as one long row
+        if (are_apart(row_bytes, used_bytes)) {
+            if ((row_ | row_bytes_) % line_bytes != 0) { ++lines_; }  // rows begin in the midst of one
+        } else {                                                      // as one long row
             lines_ = (count * row_bytes + line_bytes - 1) / line_bytes;
             count = 1;
         }

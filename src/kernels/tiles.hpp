@@ -140,20 +140,27 @@ TILEWISE_INLINE void visit_places(const tile_source& source, const storage& type
     }
 }
 
-/// Reads something of each cache line.
+/// Reads something of each cache line, also of the last one, where the first byte is in the midst of one.
 TILEWISE_INLINE void touch_lines(const std::byte* from, std::int64_t bytes) {
+    const auto in_line = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(from) % line_bytes);
+    if (in_line != 0 && bytes > 0) { touch(from); }
 #pragma GCC unroll 8
-    for (std::int64_t i = 0; i < bytes; i += line_bytes) { touch(from + i); }
+    for (std::int64_t i = in_line == 0 ? 0 : line_bytes - in_line; i < bytes; i += line_bytes) {
+        touch(from + i);
+    }
 }
 
-/// The same for rows, if there is something else between them.
+/// Whether there is something else between rows: the processor's own prefetchers do not find these.
+TILEWISE_INLINE bool are_apart(std::int64_t row_bytes, std::int64_t used_bytes) {
+    return row_bytes >= used_bytes + line_bytes;
+}
+
+/// Reads all of such rows.
 inline void touch_rows_apart(const tile_source& source, const storage& type, std::int64_t first,
                              std::int64_t count) {
     const row_layout& layout = source.layout;
     const std::int64_t used_bytes = bytes_of(source.dim, type);
-    if (layout.element_stride != 1 || bytes_of(layout.token_stride, type) < used_bytes + line_bytes) {
-        return;
-    }
+    if (layout.element_stride != 1 || !are_apart(bytes_of(layout.token_stride, type), used_bytes)) { return; }
     visit_places(source, type, first, count,
                  [&](std::int64_t /*j*/, const row_place& place) { touch_lines(place.row, used_bytes); });
 }
@@ -219,40 +226,6 @@ inline tile load_value_tile(const tile_source& source, std::int64_t first, std::
     return load_tile(source, first, count);
 }
 #endif
-
-/// Prefetches the next chunk, a few rows at a time, while the current one is computed: the processor's own
-/// prefetchers do not look that far, and more requests at once than it can hold would make it wait. Only
-/// sources that are read in place; copying has requests enough under way. Every second line: the processor
-/// fetches lines in pairs.
-class chunk_prefetcher {
-public:
-    /// Keys first .. last - 1; `steps` calls of step() are to come.
-    chunk_prefetcher(const tile_source& k, const tile_source& v, std::int64_t first, std::int64_t last,
-                     std::int64_t steps)
-        : k_(k), v_(v), next_(first), last_(last), rows_per_step_((last - first) / steps + 1) {}
-
-    void step() {
-        for (const std::int64_t end = smaller(next_ + rows_per_step_, last_); next_ < end; ++next_) {
-            prefetch_row(k_, next_);
-            prefetch_row(v_, next_);
-        }
-    }
-
-private:
-    static void prefetch_row(const tile_source& source, std::int64_t key) {
-        if (source.buffer != nullptr && !in_pairs) { return; }
-        const std::byte* const row =
-            place_of(source, storage_of(source.layout.type), key - source.first_key).row;
-        const std::int64_t bytes = unit_count(source.dim) * std::int64_t{sizeof(real)};
-        for (std::int64_t i = 0; i < bytes; i += 128) { __builtin_prefetch(row + i, 0, 2); }
-    }
-
-    const tile_source& k_;
-    const tile_source& v_;
-    std::int64_t next_;
-    std::int64_t last_;
-    std::int64_t rows_per_step_;
-};
 
 /// Whether no number of a unit is infinite or NaN.
 #if defined(TILEWISE_BF16_PAIRS)

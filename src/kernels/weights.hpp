@@ -20,10 +20,9 @@ namespace tilewise::kernels::TILEWISE_ISA {
 /// The final weights of a panel for the keys that it sees of a chunk, [keys][Vectors * lanes], in
 /// memory.scores; 0 where a key is hidden. The panel's maximum and sum are final.
 template <int Vectors>
-void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, const score_memory& memory,
-                 chunk_prefetcher& next) {
+void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, const score_memory& memory) {
     const std::int64_t keys = p.seen.last - p.seen.first;
-    const hiding by = score_panel<Vectors>(s, t, p, c, memory, next);
+    const hiding by = score_panel<Vectors>(s, t, p, c, memory);
     vec chunk_maximum[Vectors];
     vec chunk_sum[Vectors];
     weigh_chunk<Vectors>(memory.scores, keys, static_cast<real>(s.scores.exponent), p.state,
@@ -45,15 +44,15 @@ void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c, 
 }
 
 TILEWISE_INLINE void weigh_panel(const shape& s, const task& t, const panel& p, const chunk& c,
-                                 const score_memory& memory, chunk_prefetcher& next) {
-    if (vector_multiple == 2) { return weigh_panel<2>(s, t, p, c, memory, next); }
+                                 const score_memory& memory) {
+    if (vector_multiple == 2) { return weigh_panel<2>(s, t, p, c, memory); }
     switch (p.vectors) {
         case 1:
-            return weigh_panel<1>(s, t, p, c, memory, next);
+            return weigh_panel<1>(s, t, p, c, memory);
         case 2:
-            return weigh_panel<2>(s, t, p, c, memory, next);
+            return weigh_panel<2>(s, t, p, c, memory);
         default:
-            return weigh_panel<3>(s, t, p, c, memory, next);
+            return weigh_panel<3>(s, t, p, c, memory);
     }
 }
 
@@ -139,8 +138,8 @@ inline void look_again(const shape& s, const task& t, const workspace& w) {
         }
         if (!entropy && !has_chosen_rows(s, t, p)) { p.range = {{0, 0}, {0, 0}, {0, 0}}; }
     }
-    visit_chunks(s, t, w, [&](const panel& p, const chunk& c, chunk_prefetcher& next) {
-        weigh_panel(s, t, p, c, w.scores, next);
+    visit_chunks(s, t, w, [&](const panel& p, const chunk& c) {
+        weigh_panel(s, t, p, c, w.scores);
         if (entropy) { add_entropy(p, w.scores.scores); }
         store_weights(s, t, p, w.scores.scores);
     });
@@ -257,11 +256,10 @@ inline void sum_key_weights(const shape& s, const key_task& keys, std::byte* scr
     c.keys = {keys.first_key, keys.first_key + count};
     if (count > 0) { c.k = load_tile(w.k, keys.first_key, count); }
     c.k_rows = rows_for_panels(w.k, c.k, c.keys);
-    chunk_prefetcher none(w.k, w.k, 0, 0, 1);
     for (std::int64_t first = 0; first < t.rows; first += panel_width) {
         const panel p = load_panel(memory, w.narrow, s, t, first, start);
         if (is_empty(p.seen)) { continue; }
-        weigh_panel(s, t, p, c, w.scores, none);
+        weigh_panel(s, t, p, c, w.scores);
         w.sums.add(p, p.seen.first - keys.first_key, w.scores.scores);
     }
     w.sums.write(keys.sums, keys.columns);
