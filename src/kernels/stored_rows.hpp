@@ -38,11 +38,10 @@ inline tile_source source_of(const tile& rows, std::int64_t dim, std::int64_t fi
     return source;
 }
 
-/// What is prefetched may be in no array, where no pointer may point. (To g++, a function that prefetches and
-/// does nothing else has no effect, and calls of it are dropped; an asm statement is an effect.)
+/// What is prefetched may be in no array, where no pointer may point. Only for functions that are inlined: to
+/// g++, one that prefetches and does nothing else has no effect, and calls of it are dropped.
 TILEWISE_INLINE void prefetch(std::uintptr_t address) {
     __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);  // NOLINT(performance-no-int-to-ptr)
-    asm volatile("");
 }
 
 /// Walks over the cache lines of rows that will be used soon, to prefetch them into the second-level cache,
