@@ -261,8 +261,8 @@ void visit_chunks(const shape& s, const task& t, const workspace& w, Visit visit
     std::int64_t key = next_key(w, 0);
     while (key != INT64_MAX) {
         const std::int64_t start = block_start(key, contract::chunk_keys);
-        key = next_key(w, start + contract::chunk_keys);
         visit_chunk(s, t, w, start, visit);
+        key = next_key(w, start + contract::chunk_keys);
     }
 }
 

@@ -143,11 +143,9 @@ TILEWISE_INLINE void visit_places(const tile_source& source, const storage& type
 /// Reads something of each cache line, also of the last one, where the first byte is in the midst of one.
 TILEWISE_INLINE void touch_lines(const std::byte* from, std::int64_t bytes) {
     const auto in_line = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(from) % line_bytes);
-    if (in_line != 0 && bytes > 0) { touch(from); }
+    if (bytes > 0) { touch(from); }
 #pragma GCC unroll 8
-    for (std::int64_t i = in_line == 0 ? 0 : line_bytes - in_line; i < bytes; i += line_bytes) {
-        touch(from + i);
-    }
+    for (std::int64_t i = line_bytes - in_line; i < bytes; i += line_bytes) { touch(from + i); }
 }
 
 /// Whether there is something else between rows: the processor's own prefetchers do not find these.
