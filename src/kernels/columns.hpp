@@ -37,6 +37,10 @@ struct word_columns {
             for (int n = 0; n < 4; ++n) { words[g][n] = bits_of(quads[n]); }
         }
     }
+    TILEWISE_INLINE void shift_right(int bits) {
+#    pragma GCC unroll 8
+        for (int n = 0; n < 4 * Groups; ++n) { words[n / 4][n % 4] = words[n / 4][n % 4] >> bits; }
+    }
 };
 
 /// visit() calls use(i, columns), with a column of each group, for `depth` of them, i ascending from `first`,
@@ -129,16 +133,27 @@ struct key_columns<q4_0_elements> {
     static TILEWISE_INLINE void visit(const key_rows (&groups)[Groups], std::int64_t first, Use use) {
         const std::int64_t block = first / block_values * q4_0_elements::block_bytes;
         const block_scales<Groups> scales(groups, block);
-        const word_columns<Groups> some(groups, block + 2);
-#    pragma GCC unroll 32
-        for (std::int64_t n = 0; n < depth; ++n) {
-            const std::int64_t byte = n % 16;
-            vec columns[Groups];
+        word_columns<Groups> some(groups, block + 2);
+        const auto visit_half = [&](std::int64_t half, std::int64_t high) TILEWISE_INLINE_LAMBDA {
+#    pragma GCC unroll 16
+            for (std::int64_t n = 0; n < block_values / 2; ++n) {
+                vec columns[Groups];
 #    pragma GCC unroll 2
-            for (int g = 0; g < Groups; ++g) {
-                columns[g] = nibble_minus_8(some.words[g][byte / 4], byte % 4 * 2 + n / 16) * scales.of[g];
+                for (int g = 0; g < Groups; ++g) {
+                    const int_vec word = some.words[g][n / 4];
+                    columns[g] = nibble_minus_8(word, n % 4 * 2 + high) * scales.of[g];
+                }
+                use(first + half + n, columns);
             }
-            use(first + n, columns);
+        };
+        if constexpr (Groups == 1) {
+            visit_half(0, 0);
+            visit_half(block_values / 2, 1);
+        } else {  // as a loop: of both halves at once, g++ keeps the sums in memory
+            for (std::int64_t half = 0; half < block_values; half += block_values / 2) {
+                visit_half(half, 0);
+                some.shift_right(4);
+            }
         }
     }
 };

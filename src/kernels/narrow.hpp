@@ -26,12 +26,20 @@ namespace tilewise::kernels::TILEWISE_ISA {
 
 // Scores.
 
-/// For so few rows, groups of keys are scored together: a single chain for each row would wait for itself.
-inline constexpr int groups_together = 2;
-inline constexpr int rows_with_groups = lanes <= 8 ? 2 : 1;
+/// Groups of keys that are scored together, for so many rows: each sum is a chain that waits four cycles for
+/// each addition, in which AVX2 begins eight, AVX-512 four. (With what is unpacked from blocks, the sums of
+/// more than four rows do not stay in registers.)
+inline constexpr int most_groups = 2;
+template <class Elements>
+constexpr int groups_together(std::int64_t rows) {
+    if (is_scaled<Elements>) { return 1; }  // a group has scales of its own
+    constexpr std::int64_t most_rows_with_two_multipliers = in_blocks_of_values<Elements> ? 4 : 6;
+    const std::int64_t most_rows = lanes == 16 ? 1 : lanes == 8 ? most_rows_with_two_multipliers : 2;
+    return rows <= most_rows ? most_groups : 1;
+}
 /// Many lanes are many rows of K: where those of all groups lie on more than a part of a memory page, reading
 /// them in turns stops the processor's prefetchers, which costs more than waiting.
-inline constexpr std::int64_t most_bytes_of_groups = lanes <= 8 ? 1 << 20 : 2560;
+inline constexpr std::int64_t most_row_bytes_of_groups = lanes == 16 ? 80 : INT64_MAX;
 
 /// Scores of `Groups` times `lanes` keys for `Rows` rows.
 template <class Elements, int Rows, int Groups>
@@ -85,33 +93,33 @@ TILEWISE_OUTLINE void score_key_groups(const float* q,  // [units][narrow_query_
 }
 
 /// The same for `rows` rows: some more, if that saves transposing the keys again. `groups` is 1, or
-/// groups_together with rows_with_groups or fewer.
+/// groups_together().
 template <class Elements>
 void score_rows(const float* q, const key_rows& keys, int groups, std::int64_t units, vec scale,
                 const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                 std::int64_t rows, float* scores) {
-    const auto score = [&]<int Rows, int Groups>() {
+    const auto score_groups = [&]<int Rows, int Groups>() {
         if constexpr (waits_for_memory<Elements>(Rows)) {
             touch_rows(keys, Groups * lanes, units * std::int64_t{sizeof(float)});
         }
         score_key_groups<Elements, Rows, Groups>(q, keys, units, scale, channel_scales, channel_stride, ahead,
                                                  scores);
     };
-    if (groups > 1) {
-        if constexpr (rows_with_groups > 1) {
-            if (rows > 1) { return score.template operator()<rows_with_groups, groups_together>(); }
+    const auto score = [&]<int Rows>() {
+        if constexpr (groups_together<Elements>(Rows) > 1) {
+            if (groups > 1) { return score_groups.template operator()<Rows, most_groups>(); }
         }
-        return score.template operator()<1, groups_together>();
-    }
-    if (rows == 1) { return score.template operator()<1, 1>(); }
-    if (rows == 2) { return score.template operator()<2, 1>(); }
+        score_groups.template operator()<Rows, 1>();
+    };
+    if (rows == 1) { return score.template operator()<1>(); }
+    if (rows == 2) { return score.template operator()<2>(); }
     if constexpr (narrow_rows > 2) {
-        if (rows <= 4) { return score.template operator()<4, 1>(); }
-        if (rows <= 6) { return score.template operator()<6, 1>(); }
+        if (rows <= 4) { return score.template operator()<4>(); }
+        if (rows <= 6) { return score.template operator()<6>(); }
     }
     if constexpr (narrow_rows > 6) {
-        if (rows <= 8) { return score.template operator()<8, 1>(); }
-        return score.template operator()<narrow_rows, 1>();
+        if (rows <= 8) { return score.template operator()<8>(); }
+        return score.template operator()<narrow_rows>();
     }
 }
 
@@ -121,6 +129,7 @@ struct value_run;
 /// What depends on how elements are stored.
 struct narrow_functions {
     std::int64_t column_depth;
+    int (*groups_together)(std::int64_t rows);
     void (*score_rows)(const float* q, const key_rows& keys, int groups, std::int64_t units, vec scale,
                        const float* channel_scales, std::int64_t channel_stride, const line_walk& ahead,
                        std::int64_t rows, float* scores);
@@ -138,10 +147,10 @@ inline void narrow_scores(const float* q,  // [units][narrow_query_width(rows)]
     const std::int64_t channel_stride = by_channel ? source.layout.scale_element_stride : 0;
     const narrow_functions& functions = functions_of(*keys.type);
     const std::int64_t units = units_of_row(source);
-    const bool may_wait = rows <= rows_with_groups && source.scales == nullptr &&
-                          groups_together * lanes * keys.row_bytes <= most_bytes_of_groups;
+    const bool one_group = source.scales != nullptr || keys.row_bytes > most_row_bytes_of_groups;
+    const int together = one_group ? 1 : functions.groups_together(rows);
     for (std::int64_t j = 0; j < keys.count;) {
-        const int groups = may_wait && are_even(keys, j, groups_together * lanes) ? groups_together : 1;
+        const int groups = are_even(keys, j, together * lanes) ? together : 1;
         const line_walk ahead(ahead_of(keys, j), groups * lanes, keys.row_bytes, keys.used_bytes,
                               units / functions.column_depth);
         functions.score_rows(q, key_group(keys, j), groups, units, key_scales(keys, j), channel_scales,
@@ -459,14 +468,16 @@ void add_values(const value_sums& s, const value_run& run) {
 template <class Elements>
 constexpr narrow_functions narrow_functions_for() {
     if constexpr (is_scaled<Elements>) {
-        return {key_columns<Elements>::depth, score_rows<Elements>, nullptr};
+        return {key_columns<Elements>::depth, groups_together<Elements>, score_rows<Elements>, nullptr};
     } else {
-        return {key_columns<Elements>::depth, score_rows<Elements>, add_values<Elements>};
+        return {key_columns<Elements>::depth, groups_together<Elements>, score_rows<Elements>,
+                add_values<Elements>};
     }
 }
 #if defined(TILEWISE_BF16_PAIRS)
 /// Pairs lie in rows of bf16 as floats do in other rows.
-constexpr narrow_functions functions_of_pairs = {key_columns<f32_elements>::depth, score_rows<f32_elements>,
+constexpr narrow_functions functions_of_pairs = {key_columns<f32_elements>::depth,
+                                                 groups_together<f32_elements>, score_rows<f32_elements>,
                                                  add_values<bf16_elements>};
 inline const narrow_functions& functions_of(const storage& /*type*/) { return functions_of_pairs; }
 
