@@ -361,6 +361,8 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
     const std::int64_t whole = whole_blocks ? x : 0;
     const std::int64_t offset = bytes_before<Elements>(whole);
     constexpr int spread = spread_columns<Elements, Columns>;
+    // A weight that is used once needs no register while the sums of many rows do.
+    constexpr bool keeps_weights = Columns > 1 || Rows <= rows_with_weight_sums;
     vec sum[Rows][Columns / spread][spread];
     vec weight_sum[Rows];
 #pragma GCC unroll 8
@@ -385,7 +387,7 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
         vec weight[Rows];
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-            weight[r] = broadcast(weights[r * contract::chunk_keys + j]);
+            if constexpr (keeps_weights) { weight[r] = broadcast(weights[r * contract::chunk_keys + j]); }
             if constexpr (Rows <= rows_with_weight_sums) {
                 weight_sum[r] = add_weights(weight[r], weight_sum[r]);
             }
@@ -396,6 +398,9 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
             spread_units<Elements>(data + offset, run.row_bytes, x - whole + n * spread * lanes, value);
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
+                if constexpr (!keeps_weights) {
+                    weight[r] = broadcast(weights[r * contract::chunk_keys + j]);
+                }
 #pragma GCC unroll 2
                 for (int m = 0; m < spread; ++m) {
                     sum[r][n][m] = multiply_add(value[m], weight[r], sum[r][n][m]);
@@ -419,9 +424,10 @@ TILEWISE_OUTLINE void add_columns(const value_sums& s, const value_run& run, std
     }
 }
 
-/// As narrow_columns(), of whole blocks.
+/// As narrow_columns(), of whole blocks; or of one vector, for more rows.
 template <class Elements>
 inline constexpr int most_columns(int rows) {
+    if (lanes == 8 && rows > 4) { return 1; }
     return in_blocks_of_values<Elements> && rows == 4 && lanes == 16 ? 4 : narrow_columns(rows);
 }
 
@@ -434,10 +440,13 @@ TILEWISE_INLINE void add_rows(const value_sums& s, const value_run& run, std::in
     if constexpr (Columns > 1) { add_rows<Elements, Rows, Columns / 2>(s, run, row, x); }
 }
 
-/// Whether more than four rows are taken four at a time. Otherwise their sums leave registers for two vectors
-/// of columns only: what is converted is then converted once for each two.
+/// Whether more than four rows are taken four at a time. Otherwise their sums leave registers for a vector or
+/// two of columns only: what is converted is then converted once for all rows, which pays where converting
+/// takes long; on AVX2, for blocks.
 template <class Elements>
-inline constexpr bool adds_four_rows = narrow_rows <= 8 || bytes_before<Elements>(lanes) == lanes * 2;
+inline constexpr bool adds_four_rows = narrow_rows == 2 ||
+                                       (lanes == 8 ? !in_blocks_of_values<Elements>
+                                                   : bytes_before<Elements>(lanes) == lanes * 2);
 
 /// A run for all rows: with some that do not exist, where that saves another reading of V.
 template <class Elements>
