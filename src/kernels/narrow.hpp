@@ -39,7 +39,8 @@ constexpr int groups_together(std::int64_t rows) {
 }
 /// Many lanes are many rows of K: where those of all groups lie on more than a part of a memory page, reading
 /// them in turns stops the processor's prefetchers, which costs more than waiting.
-inline constexpr std::int64_t most_row_bytes_of_groups = lanes == 16 ? 80 : INT64_MAX;
+inline constexpr std::int64_t most_row_bytes_of_groups =
+    lanes == 16 ? 2560 / (most_groups * lanes) : INT64_MAX;
 
 /// Scores of `Groups` times `lanes` keys for `Rows` rows.
 template <class Elements, int Rows, int Groups>
